@@ -1,0 +1,1 @@
+"""Sends: a client that installs without the server's needs."""

@@ -1,0 +1,166 @@
+"""One tree of errors; every error knows its HTTP status, its gRPC code and what a client should do.
+
+An error says what happened, what the limit is and what to do. Its text is made of constants and numbers only: no prompt, no key
+and no text of another library ever enters a message that leaves the process.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ZerolayerError(Exception):
+    """Base of all errors that are meant to be read by a person or a client.
+
+    ``status`` is the HTTP status, ``grpc_code`` the code of https://grpc.io/docs/guides/status-codes/, ``kind`` the ``type`` member
+    and ``code`` the ``code`` member of OpenAI's error object.
+    """
+
+    status: ClassVar[int] = 500
+    grpc_code: ClassVar[int] = 13
+    kind: ClassVar[str] = "server_error"
+    code: ClassVar[str] = "internal_error"
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+
+class InvalidRequest(ZerolayerError):
+    """The request itself is wrong; sending it again cannot help."""
+
+    status = 400
+    grpc_code = 3
+    kind = "invalid_request_error"
+    code = "invalid_request"
+
+
+class ContextTooLong(InvalidRequest):
+    """Prompt plus requested tokens do not fit a slot."""
+
+    code = "context_length_exceeded"
+
+
+class Unauthenticated(ZerolayerError):
+    """No valid key."""
+
+    status = 401
+    grpc_code = 16
+    kind = "authentication_error"
+    code = "invalid_api_key"
+
+
+class OriginRefused(ZerolayerError):
+    """A browser page of another origin asked, and the contract does not allow that origin."""
+
+    status = 403
+    grpc_code = 7
+    kind = "permission_error"
+    code = "origin_refused"
+
+
+class NotFound(ZerolayerError):
+    """No such path or model."""
+
+    status = 404
+    grpc_code = 5
+    kind = "invalid_request_error"
+    code = "not_found"
+
+
+class ModelNotFound(NotFound):
+    """``model`` names nothing that this service serves."""
+
+    code = "model_not_found"
+
+
+class MethodNotAllowed(ZerolayerError):
+    """The path exists, the method does not."""
+
+    status = 405
+    grpc_code = 12
+    kind = "invalid_request_error"
+    code = "method_not_allowed"
+
+
+class RequestTimeout(ZerolayerError):
+    """The client took longer to send its request than the idle limit allows."""
+
+    status = 408
+    grpc_code = 4
+    kind = "invalid_request_error"
+    code = "request_timeout"
+
+
+class BodyTooLarge(ZerolayerError):
+    """The body is larger than ``limits.body_bytes``."""
+
+    status = 413
+    grpc_code = 8
+    kind = "invalid_request_error"
+    code = "request_too_large"
+
+
+class HeadersTooLarge(ZerolayerError):
+    """Request line and headers are larger than the protocol limit."""
+
+    status = 431
+    grpc_code = 8
+    kind = "invalid_request_error"
+    code = "headers_too_large"
+
+
+class Infeasible(ZerolayerError):
+    """The request can never be served within its limits, whatever the load."""
+
+    status = 422
+    grpc_code = 9
+    kind = "invalid_request_error"
+    code = "infeasible"
+
+
+class SlotsBusy(ZerolayerError):
+    """No slot can start the request now. ``retry_after_ms`` is an integer of at least 1, rounded up."""
+
+    status = 429
+    grpc_code = 8
+    kind = "rate_limit_error"
+    code = "slots_busy"
+
+    def __init__(self, message: str, *, retry_after_ms: int) -> None:
+        super().__init__(message)
+        self.retry_after_ms = max(1, retry_after_ms)
+
+
+class Unavailable(ZerolayerError):
+    """The server is starting, draining or broken."""
+
+    status = 503
+    grpc_code = 14
+    kind = "server_error"
+    code = "unavailable"
+
+
+class EngineFailed(ZerolayerError):
+    """A step failed; the streams it carried end with this error."""
+
+    code = "engine_failed"
+
+
+class StartupError(ZerolayerError):
+    """The server cannot start as asked; the message names the remedy. Never sent to a client."""
+
+    code = "startup_error"
+
+
+class ContractError(StartupError):
+    """``contract.toml``, an environment variable or a flag is not acceptable."""
+
+    code = "contract_error"
+
+
+class ModelFileError(StartupError):
+    """A model file is damaged, truncated, hostile or of a kind that is not supported."""
+
+    code = "model_file_error"

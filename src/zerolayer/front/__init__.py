@@ -1,0 +1,1 @@
+"""Receives: sockets, routes; tokens to frames, one write per connection per step."""

@@ -1,0 +1,1 @@
+"""Decides: who may run, and whether it can start now."""

@@ -1,0 +1,81 @@
+"""What every engine is to the step clock: slots that are opened, stepped and closed.
+
+Two engines exist: ``NativeEngine`` (``native_engine.py``, the CPU kernels) and ``MockEngine`` (``mock_engine.py``, which sleeps).
+All methods are called by the step thread only, except ``describe``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from zerolayer.wire.schema import FinishReason, Sampling, TokenLogprob
+
+
+class Generation(msgspec.Struct, frozen=True):
+    """What a slot is asked to do. ``len(prompt) + max_tokens`` is at most ``slot_tokens`` (the guard's promise)."""
+
+    prompt: Sequence[int]
+    sampling: Sampling
+    max_tokens: int
+    ignore_eos: bool = False
+
+
+class SampledToken(msgspec.Struct, frozen=True):
+    """One token that a step chose for one slot. ``finish`` is set on the last token of a generation.
+
+    A token with ``finish=STOP`` is an end-of-sequence token: it is counted, never shown.
+    """
+
+    slot: int
+    token_id: int
+    finish: FinishReason | None = None
+    logprob: TokenLogprob | None = None
+
+
+class StepPlan(msgspec.Struct, frozen=True):
+    """One step: one decode row for each slot of ``decode``, and at most one chunk of ``prefill_tokens`` prompt tokens of one slot."""
+
+    decode: Sequence[int]
+    prefill_slot: int = -1
+    prefill_tokens: int = 0
+
+
+class EngineInfo(msgspec.Struct, frozen=True):
+    """What people are told about an engine at start and in ``/v1/models``."""
+
+    engine: str
+    kernels: str
+    threads: int
+    slots: int
+    slot_tokens: int
+    chunk_tokens: int
+    vocabulary: int
+    notes: tuple[str, ...] = ()  # what the system allowed: huge pages, quota, affinity
+
+
+class Engine(Protocol):
+    """A model in slots."""
+
+    def describe(self) -> EngineInfo:
+        """Constant after start; any thread."""
+
+    def open(self, slot: int, generation: Generation) -> None:
+        """Give a free slot its work; computes nothing yet."""
+
+    def prefill_left(self, slot: int) -> int:
+        """Prompt tokens of ``slot`` that no step has processed yet."""
+
+    def step(self, plan: StepPlan) -> list[SampledToken]:
+        """Run one step; releases the GIL while it computes.
+
+        Returns a token for every decode slot, and for the prefill slot when its prompt is complete. Raises ``EngineFailed``.
+        """
+
+    def close(self, slot: int) -> None:
+        """Forget what the slot held. Idempotent."""
+
+    def shutdown(self) -> None:
+        """Stop worker threads and give memory back. Idempotent."""

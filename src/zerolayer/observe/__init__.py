@@ -1,0 +1,1 @@
+"""Accounts: stage stamps, metrics, shares."""

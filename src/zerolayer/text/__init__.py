@@ -1,0 +1,1 @@
+"""Words and ids: vocabulary, encode, incremental decode, stop strings, chat template. No tensors."""

@@ -1,0 +1,1 @@
+"""The shared words of every protocol: schema, bodies, framing. No sockets, no clock, no tensors."""

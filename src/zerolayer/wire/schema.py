@@ -1,0 +1,96 @@
+"""The fixed request schema: what a request is, whichever protocol carried it.
+
+Every decoder of this folder produces a ``Request``; nothing behind the wire knows which protocol it came from.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Route(StrEnum):
+    """The API that a request came through; it decides the shape of the reply."""
+
+    CHAT = "chat.completions"
+    COMPLETIONS = "completions"
+
+
+class FinishReason(StrEnum):
+    """Why a generation ended, in OpenAI's words."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of a conversation: a segment border in the context, nothing more."""
+
+    role: str
+    content: str
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """How the next token is chosen. Zero or one means "off" as noted; every field is range-checked by the decoder.
+
+    Order of application: penalties, temperature, min-p, top-k, top-p, one uniform number.
+    """
+
+    temperature: float = 1.0  # 0 = greedy
+    top_p: float = 1.0  # 1 = off
+    top_k: int = 0  # 0 = off
+    min_p: float = 0.0  # 0 = off
+    repetition_penalty: float = 1.0  # 1 = off; over prompt and output
+    presence_penalty: float = 0.0  # 0 = off; over output
+    frequency_penalty: float = 0.0  # 0 = off; over output
+    seed: int | None = None  # None: a fresh one
+    top_logprobs: int | None = None  # None: no logprobs; 0: the chosen token's only
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request, flat. ``messages`` is set on the chat route, ``prompt`` (text or token ids) on the completions route."""
+
+    route: Route
+    model: str
+    messages: tuple[Message, ...] = ()
+    prompt: str | tuple[int, ...] = ""
+    sampling: Sampling = Sampling()
+    max_tokens: int = 512
+    stop: tuple[str, ...] = ()
+    stream: bool = False
+    include_usage: bool = False
+    ignore_eos: bool = False
+    echo: bool = False
+
+
+class Alternative(msgspec.Struct, frozen=True):
+    """A token and its natural log probability, from the raw logits (before penalties and temperature)."""
+
+    token_id: int
+    logprob: float
+
+
+class TokenLogprob(msgspec.Struct, frozen=True):
+    """The chosen token with the most likely alternatives, best first (the chosen one may be among them)."""
+
+    token_id: int
+    logprob: float
+    top: tuple[Alternative, ...] = ()
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Token counts of one finished request, from the engine's own ids."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What the ``zerolayer`` member of a reply says: where the time went and what was applied."""
+
+    stages_us: dict[str, int]  # the nine stages, microseconds
+    program: str
+    max_tokens: int
+    deadline_ms: int
