@@ -1,0 +1,119 @@
+"""An engine that sleeps: fixed step time, deterministic tokens, the same slots and cost interface as the real one.
+
+For benches of the front end and for tests. The tokens of a generation depend on its prompt, seed and position only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from zerolayer.errors import EngineFailed
+from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
+from zerolayer.wire.schema import Alternative, FinishReason, TokenLogprob
+
+_MIX = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: the increment of SplitMix64
+_MASK = (1 << 64) - 1
+
+
+class _Slot(msgspec.Struct):
+    generation: Generation
+    key: int
+    prefilled: int = 0
+    produced: int = 0
+
+
+class MockEngine:
+    """``step_us`` microseconds a step, whatever its rows. ``eos_id`` (-1: none) ends a generation when it comes up."""
+
+    def __init__(
+        self,
+        *,
+        slots: int,
+        slot_tokens: int,
+        chunk_tokens: int,
+        step_us: int,
+        vocabulary: int,
+        eos_id: int = -1,
+        reserved_ids: Iterable[int] = (),
+        sleep: Callable[[float], object] | None = None,
+    ) -> None:
+        self._info = EngineInfo(
+            engine=f"mock:step_us={step_us}",
+            kernels="none",
+            threads=1,
+            slots=slots,
+            slot_tokens=slot_tokens,
+            chunk_tokens=chunk_tokens,
+            vocabulary=vocabulary,
+            notes=("the mock engine computes nothing: its tokens are arbitrary",),
+        )
+        self._eos_id = eos_id
+        self._reserved = frozenset(reserved_ids)  # ids that are never chosen: special tokens have no text
+        self._step_s = step_us / 1e6
+        self._stopping = threading.Event()
+        self._sleep = sleep or self._stopping.wait
+        self._slots: dict[int, _Slot] = {}
+
+    def describe(self) -> EngineInfo:
+        return self._info
+
+    def open(self, slot: int, generation: Generation) -> None:
+        if slot in self._slots:
+            raise EngineFailed(f"slot {slot} is already open")
+        key = generation.sampling.seed or 0
+        for token_id in generation.prompt:
+            key = _mix(key ^ (token_id + 1))
+        self._slots[slot] = _Slot(generation, key)
+
+    def prefill_left(self, slot: int) -> int:
+        state = self._slots[slot]
+        return len(state.generation.prompt) - state.prefilled
+
+    def step(self, plan: StepPlan) -> list[SampledToken]:
+        self._sleep(self._step_s)
+        sampled = [self._sample(slot) for slot in plan.decode]
+        if plan.prefill_slot >= 0:
+            state = self._slots[plan.prefill_slot]
+            state.prefilled += plan.prefill_tokens
+            if state.prefilled == len(state.generation.prompt):
+                sampled.append(self._sample(plan.prefill_slot))
+        return sampled
+
+    def close(self, slot: int) -> None:
+        self._slots.pop(slot, None)
+
+    def shutdown(self) -> None:
+        self._stopping.set()
+
+    def _sample(self, slot: int) -> SampledToken:
+        state = self._slots[slot]
+        token_id = self._token(state.key, state.produced)
+        state.produced += 1
+        finish = None
+        if token_id == self._eos_id and not state.generation.ignore_eos:
+            finish = FinishReason.STOP
+        elif state.produced >= state.generation.max_tokens:
+            finish = FinishReason.LENGTH
+        logprob = None
+        top = state.generation.sampling.top_logprobs
+        if top is not None:
+            alternatives = tuple(Alternative((token_id + i) % self._info.vocabulary, -0.5 - i) for i in range(top))
+            logprob = TokenLogprob(token_id, -0.5, alternatives)
+        return SampledToken(slot, token_id, finish, logprob)
+
+    def _token(self, key: int, position: int) -> int:
+        token_id = _mix(key + position * _MIX) % self._info.vocabulary
+        while token_id in self._reserved:
+            token_id = (token_id + 1) % self._info.vocabulary
+        return token_id
+
+
+def _mix(value: int) -> int:
+    """SplitMix64's finaliser (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014)."""
+    value &= _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)

@@ -1,0 +1,189 @@
+"""The step clock: one thread that owns the slots and runs steps while any slot has work.
+
+Two meeting points with the event loop, no others: a mailbox of admissions and cancels (``admit``, ``cancel``; any thread), emptied at
+every step border, and one report per step (``deliver``, called on the step thread).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+
+import msgspec
+
+from zerolayer.errors import EngineFailed, ZerolayerError
+from zerolayer.model.cost import CostTable
+from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan
+from zerolayer.model.program import Program, program_of, smallest_covering
+
+_log = logging.getLogger("zerolayer.model")
+
+
+class StepReport(msgspec.Struct, frozen=True):
+    """What one step border hands to the event loop. Times are monotonic nanoseconds around the native call.
+
+    ``released`` lists slots that are free again: finished, cancelled or failed. A report without rows carries only releases.
+    """
+
+    started_ns: int
+    ended_ns: int
+    program: str
+    decode: Sequence[int] = ()
+    prefill_slot: int = -1
+    tokens: Sequence[SampledToken] = ()
+    released: Sequence[int] = ()
+    failure: ZerolayerError | None = None
+
+
+class _Admit(msgspec.Struct, frozen=True):
+    slot: int
+    generation: Generation
+
+
+class _Cancel(msgspec.Struct, frozen=True):
+    slot: int
+
+
+class _Stop(msgspec.Struct, frozen=True):
+    pass
+
+
+class StepClock:
+    """Runs ``engine`` on a thread of its own from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        deliver: Callable[[StepReport], None],
+        clock_ns: Callable[[], int],
+        cost: CostTable | None = None,
+    ) -> None:
+        self._engine = engine
+        self._deliver = deliver
+        self._clock_ns = clock_ns
+        self._cost = cost
+        self._chunk_tokens = engine.describe().chunk_tokens
+        self._mailbox: SimpleQueue[_Admit | _Cancel | _Stop] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="zerolayer-step", daemon=True)
+        self._programs: dict[int, Program] = {}  # open slots
+        self._prefilling: deque[int] = deque()
+        self._decoding: list[int] = []
+        self._cancelled: list[int] = []
+        self._stopping = False
+        self._steps = 0
+
+    @property
+    def steps(self) -> int:
+        """Steps run so far: progress that health checks can see from any thread."""
+        return self._steps
+
+    @property
+    def alive(self) -> bool:
+        """Whether the step thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the running step, then end the thread. Open slots are dropped without a report."""
+        self._mailbox.put(_Stop())
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def admit(self, slot: int, generation: Generation) -> None:
+        """Give a free slot its work; it joins at the next step border."""
+        self._mailbox.put(_Admit(slot, generation))
+
+    def cancel(self, slot: int) -> None:
+        """Drop a slot's work at the next step border; a report then lists it as released.
+
+        A cancel that crosses the slot's own end is void: the slot is already in ``released``.
+        """
+        self._mailbox.put(_Cancel(slot))
+
+    def _run(self) -> None:
+        while True:
+            self._empty_mailbox(block=not self._programs and not self._cancelled)
+            if self._stopping:
+                return
+            if self._programs:
+                self._step()
+            elif self._cancelled:
+                now = self._clock_ns()
+                self._deliver(StepReport(now, now, "none", released=self._take_cancelled()))
+
+    def _empty_mailbox(self, *, block: bool) -> None:
+        try:
+            while True:
+                self._handle(self._mailbox.get(block=block))
+                block = False
+        except Empty:
+            return
+
+    def _handle(self, letter: _Admit | _Cancel | _Stop) -> None:
+        if isinstance(letter, _Admit):
+            self._engine.open(letter.slot, letter.generation)
+            self._programs[letter.slot] = program_of(letter.generation.sampling)
+            self._prefilling.append(letter.slot)
+        elif isinstance(letter, _Cancel):
+            if letter.slot in self._programs:
+                self._drop(letter.slot)
+                self._cancelled.append(letter.slot)
+        else:
+            self._stopping = True
+
+    def _step(self) -> None:
+        plan = self._plan()
+        rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
+        program = smallest_covering(self._programs[slot] for slot in rows).name.lower()
+        started = self._clock_ns()
+        try:
+            tokens = self._engine.step(plan)
+        except EngineFailed as failure:
+            self._fail(failure, started)
+            return
+        ended = self._clock_ns()
+        self._steps += 1
+        if plan.prefill_slot >= 0 and self._engine.prefill_left(plan.prefill_slot) == 0:
+            self._prefilling.popleft()
+            self._decoding.append(plan.prefill_slot)
+        released = [token.slot for token in tokens if token.finish is not None]
+        for slot in released:
+            self._drop(slot)
+        released += self._take_cancelled()
+        if self._cost is not None:
+            self._cost.observe(
+                decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=ended - started
+            )
+        self._deliver(StepReport(started, ended, program, plan.decode, plan.prefill_slot, tokens, released))
+
+    def _plan(self) -> StepPlan:
+        if not self._prefilling:
+            return StepPlan(tuple(self._decoding))
+        slot = self._prefilling[0]
+        return StepPlan(tuple(self._decoding), slot, min(self._chunk_tokens, self._engine.prefill_left(slot)))
+
+    def _drop(self, slot: int) -> None:
+        self._engine.close(slot)
+        del self._programs[slot]
+        if slot in self._decoding:
+            self._decoding.remove(slot)
+        else:
+            self._prefilling.remove(slot)
+
+    def _take_cancelled(self) -> list[int]:
+        cancelled, self._cancelled = self._cancelled, []
+        return cancelled
+
+    def _fail(self, failure: EngineFailed, started: int) -> None:
+        _log.error("a step failed; its %d streams end with an error", len(self._programs))
+        released = list(self._programs)
+        for slot in released:
+            self._drop(slot)
+        released += self._take_cancelled()
+        self._deliver(StepReport(started, self._clock_ns(), "none", released=released, failure=failure))
