@@ -1,0 +1,104 @@
+// Integer products by AVX-512 VNNI: 4 unsigned weight bytes times 4 signed activation bytes, summed into int32.
+//
+// Inline assembly, because GCC 12 spills accumulators around _mm512_dpbusd_epi32 in kernels of several rows.
+#pragma once
+
+#include "kernels.hpp"
+
+namespace ZL_ISA {
+
+#if !defined(ZL_USE_AMX)
+constexpr int kRowBlock = 6;
+constexpr bool kUsesWords = false, kUsesBytes = true;
+#endif
+
+static inline __attribute__((always_inline)) void dot4(__m512i& sum, __m512i weight, const int8_t* q) {
+  __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(weight), "m"(*(const int32_t*)q));
+}
+static inline __attribute__((always_inline)) void dot2(__m512i& sum, __m512i key, const int16_t* q) {
+  __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(key), "m"(*(const int32_t*)q));
+}
+static inline __attribute__((always_inline)) void dot4(__m512i& sum, __m512i probability, __m512i value) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(probability), "v"(value));
+}
+
+template <int kRows>
+static void dot_rows(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, int32_t* out) {
+  __m512i high[kRows][2], low[kRows][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; r++) high[r][0] = high[r][1] = low[r][0] = low[r][1] = _mm512_setzero_si512();
+  const size_t stride = a.stride;
+  const int8_t* hi = a.hi + row * stride;
+  const int8_t* lo = a.lo + row * stride;
+  for (int block = k_begin; block < k_end; block += 64) {
+    const uint8_t* w = panel + size_t(block) * 32;
+    for (int line = 0; line < 2048; line += 64) _mm_prefetch((const char*)w + 8192 + line, _MM_HINT_T0);
+    for (int k = block; k < block + 64; k += 4, w += 64) {
+      const __m512i left = _mm512_loadu_si512(w), right = _mm512_loadu_si512(w + 1024);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; r++) {
+        dot4(high[r][0], left, hi + r * stride + k);
+        dot4(high[r][1], right, hi + r * stride + k);
+        dot4(low[r][0], left, lo + r * stride + k);
+        dot4(low[r][1], right, lo + r * stride + k);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; r++)
+    for (int tile = 0; tile < 2; tile++)
+      _mm512_storeu_si512(out + r * 32 + tile * 16, _mm512_add_epi32(_mm512_slli_epi32(high[r][tile], 7), low[r][tile]));
+}
+
+#if !defined(ZL_USE_AMX)
+template <int kRows>
+static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, int32_t* out) {
+  dot_rows<kRows>(panel, k_begin, k_end, a, row, out);
+}
+#endif
+
+template <int kGroup>
+static inline void dot_keys_of(const int16_t* block, int head_dim, const int16_t* query, int32_t* scores, int stride) {
+  __m512i sum[kGroup];
+#pragma GCC unroll 4
+  for (int g = 0; g < kGroup; g++) sum[g] = _mm512_setzero_si512();
+  for (int d = 0; d < head_dim; d += 2) {
+    const __m512i key = _mm512_loadu_si512(block + d * 16);
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroup; g++) dot2(sum[g], key, query + g * head_dim + d);
+  }
+#pragma GCC unroll 4
+  for (int g = 0; g < kGroup; g++) _mm512_storeu_si512(scores + size_t(g) * stride, sum[g]);
+}
+
+static inline void dot_keys(const int16_t* block, int head_dim, const int16_t* query, int group, int32_t* scores, int stride) {
+  for (; group >= 4; group -= 4, query += 4 * head_dim, scores += size_t(4) * stride) dot_keys_of<4>(block, head_dim, query, scores, stride);
+  if (group == 3) dot_keys_of<3>(block, head_dim, query, scores, stride);
+  if (group == 2) dot_keys_of<2>(block, head_dim, query, scores, stride);
+  if (group == 1) dot_keys_of<1>(block, head_dim, query, scores, stride);
+}
+
+static inline void dot_values(const int8_t* values, int quads, int head_dim, const uint8_t* hi, const uint8_t* lo, int32_t* sums) {
+  for (int d = 0; d < head_dim; d += 32) {
+    __m512i high[2], low[2];
+    high[0] = high[1] = low[0] = low[1] = _mm512_setzero_si512();
+    for (int t = 0; t < quads; t++) {
+      int32_t h4, l4;
+      memcpy(&h4, hi + t * 4, 4);
+      memcpy(&l4, lo + t * 4, 4);
+      const __m512i h = _mm512_set1_epi32(h4), l = _mm512_set1_epi32(l4);
+      const int8_t* v = values + (size_t(t) * head_dim + d) * 4;
+      const __m512i left = _mm512_loadu_si512(v), right = _mm512_loadu_si512(v + 64);
+      dot4(high[0], h, left);
+      dot4(high[1], h, right);
+      dot4(low[0], l, left);
+      dot4(low[1], l, right);
+    }
+    for (int j = 0; j < 2; j++) {
+      _mm512_storeu_si512(sums + d + j * 16, high[j]);
+      _mm512_storeu_si512(sums + head_dim + d + j * 16, low[j]);
+    }
+  }
+}
+
+}  // namespace ZL_ISA

@@ -1,0 +1,160 @@
+#include "engine.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace zl {
+namespace {
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+}  // namespace
+
+Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernels)
+    : shape_(shape), limits_(limits), kernels_(kernels), pool_(limits.threads), layers_(shape.layers) {
+  require(shape.head_dim % 32 == 0, "head_dim must be a multiple of 32");
+  require(shape.heads % shape.kv_heads == 0 && shape.group() <= 64, "query heads must be a multiple of kv heads, at most 64 times");
+  padded_tokens_ = round_up(limits.slot_tokens, 16);
+  const int rows = round_up(limits.slots + limits.chunk_tokens, 16);  // tiles compute whole blocks of 16 rows
+  const int inputs = std::max({shape.hidden, shape.query_width(), shape.intermediate});
+  width_ = round_up(shape.hidden, kAlignK);
+  qkv_stride_ = round_up(shape.query_width() + 2 * shape.kv_width(), kAlignK);
+  attended_stride_ = round_up(shape.query_width(), kAlignK);
+  hidden_stride_ = round_up(shape.intermediate, kAlignK);
+  logit_stride_ = round_up(shape.vocabulary, kPanel);
+  activations_.stride = round_up(inputs, kAlignK);
+  activations_.sum_stride = activations_.stride / kBlockK + 1;
+  activations_.hi = arena_.take<int8_t>(size_t(rows) * activations_.stride);
+  activations_.lo = arena_.take<int8_t>(size_t(rows) * activations_.stride);
+  activations_.words = arena_.take<int16_t>(size_t(rows) * activations_.stride);
+  activations_.scale = arena_.take<float>(rows);
+  activations_.sum = arena_.take<int32_t>(size_t(rows) * activations_.sum_stride);
+  x_ = arena_.take<float>(rows * width_);
+  qkv_ = arena_.take<float>(rows * qkv_stride_);
+  attended_ = arena_.take<float>(rows * attended_stride_);
+  hidden_ = arena_.take<float>(rows * hidden_stride_);
+  logits_ = arena_.take<float>(limits.slots * logit_stride_);
+  cosine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
+  sine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
+  const size_t heads = size_t(limits.slots) * shape.kv_heads * padded_tokens_;
+  for (Layer& layer : layers_) {
+    layer = Layer{};
+    layer.keys = arena_.take<int16_t>(heads * shape.head_dim);
+    layer.values = arena_.take<int8_t>(heads * shape.head_dim);
+    layer.key_scale = arena_.take<float>(heads);
+    layer.value_scale = arena_.take<float>(heads);
+  }
+  for (int s = 0; s < limits.slots; s++) slots_.emplace_back(shape.vocabulary, limits.slot_tokens);
+  const int group = shape.group();
+  for (int t = 0; t < limits.threads; t++) {
+    AttentionScratch a;
+    a.score_stride = padded_tokens_ + 16;  // off a multiple of 4096 bytes: rows of one group must not share cache sets
+    a.prob_stride = padded_tokens_ + 64;
+    a.query = arena_.take<int16_t>(size_t(group) * shape.head_dim);
+    a.scores = arena_.take<int32_t>(size_t(group) * a.score_stride);
+    a.weights = arena_.take<float>(a.prob_stride);
+    a.prob_hi = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
+    a.prob_lo = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
+    a.sums = arena_.take<int32_t>(2 * shape.head_dim);
+    threads_.push_back({a, Sampler(kernels, shape.vocabulary, limits.slot_tokens + 1)});
+  }
+  rows_.reserve(rows);
+  logit_rows_.reserve(limits.slots);
+  sampled_.reserve(limits.slots);
+  load_rope_factors(nullptr);
+}
+
+Engine::Slot& Engine::open_slot(int slot) {
+  require(slot >= 0 && slot < limits_.slots && slots_[slot].open, "no such open slot");
+  return slots_[slot];
+}
+
+void Engine::open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops) {
+  require(slot >= 0 && slot < limits_.slots && !slots_[slot].open, "the slot is not free");
+  require(tokens > 0 && max_tokens > 0 && tokens + max_tokens <= limits_.slot_tokens, "prompt and output do not fit the slot");
+  for (int i = 0; i < tokens; i++) require(prompt[i] >= 0 && prompt[i] < shape_.vocabulary, "token id outside the vocabulary");
+  Slot& s = slots_[slot];
+  s.prompt.assign(prompt, prompt + tokens);
+  s.stops = std::move(stops);
+  s.position = s.produced = 0;
+  s.max_tokens = max_tokens;
+  s.sampling = sampling;
+  if (sampling.has_penalty())
+    for (const int32_t token : s.prompt) s.history.see_prompt(token);
+  s.open = true;
+}
+
+void Engine::close(int slot) {
+  require(slot >= 0 && slot < limits_.slots, "no such slot");
+  slots_[slot].open = false;
+  slots_[slot].history.clear();
+}
+
+int Engine::prefill_left(int slot) const {
+  require(slot >= 0 && slot < limits_.slots && slots_[slot].open, "no such open slot");
+  return std::max(0, int(slots_[slot].prompt.size()) - slots_[slot].position);
+}
+
+const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens) {
+  rows_.clear();
+  logit_rows_.clear();
+  sampled_.clear();
+  require(decode_count >= 0 && decode_count <= limits_.slots, "more decode rows than slots");
+  require(prefill_tokens >= 0 && prefill_tokens <= limits_.chunk_tokens, "chunk is too long");
+  for (int i = 0; i < decode_count; i++) {
+    const Slot& s = open_slot(decode[i]);
+    require(s.produced > 0, "the slot's prompt is not complete");
+    logit_rows_.push_back(int(rows_.size()));
+    rows_.push_back({s.last, decode[i], s.position});
+  }
+  if (prefill_slot >= 0 && prefill_tokens > 0) {
+    const Slot& s = open_slot(prefill_slot);
+    require(s.position + prefill_tokens <= int(s.prompt.size()), "chunk runs past the prompt");
+    for (int i = 0; i < prefill_tokens; i++) rows_.push_back({s.prompt[s.position + i], prefill_slot, s.position + i});
+    if (s.position + prefill_tokens == int(s.prompt.size())) logit_rows_.push_back(int(rows_.size()) - 1);
+  }
+  if (rows_.empty()) return sampled_;
+  sampled_.resize(logit_rows_.size());
+  sampling_ = true;
+  run_rows();
+  for (int i = 0; i < decode_count; i++) slots_[decode[i]].position++;
+  if (prefill_slot >= 0) slots_[prefill_slot].position += prefill_tokens;
+  for (Sampled& sampled : sampled_) commit(sampled);
+  return sampled_;
+}
+
+void Engine::commit(const Sampled& sampled) {
+  Slot& s = slots_[sampled.slot];
+  s.last = sampled.choice.token;
+  s.produced++;
+  if (s.sampling.has_penalty()) s.history.see_output(s.last);
+}
+
+void Engine::logits(const int32_t* tokens, int count, float* out) {
+  require(!slots_[0].open, "slot 0 is not free");
+  require(count > 0 && count <= limits_.slot_tokens, "text does not fit the slot");
+  for (int i = 0; i < count; i++) require(tokens[i] >= 0 && tokens[i] < shape_.vocabulary, "token id outside the vocabulary");
+  const int chunk = std::min(limits_.slots, limits_.chunk_tokens);
+  sampling_ = false;
+  for (int begin = 0; begin < count; begin += chunk) {
+    rows_.clear();
+    logit_rows_.clear();
+    for (int i = begin; i < std::min(begin + chunk, count); i++) {
+      logit_rows_.push_back(int(rows_.size()));
+      rows_.push_back({tokens[i], 0, i});
+    }
+    run_rows();
+    for (size_t i = 0; i < rows_.size(); i++)
+      memcpy(out + (begin + i) * size_t(shape_.vocabulary), logits_ + i * logit_stride_, size_t(shape_.vocabulary) * 4);
+  }
+}
+
+KvHead Engine::kv_head(const Layer& layer, int slot, int head) const {
+  const size_t at = (size_t(slot) * shape_.kv_heads + head) * padded_tokens_;
+  return {layer.keys + at * shape_.head_dim, layer.values + at * shape_.head_dim, layer.key_scale + at, layer.value_scale + at};
+}
+
+}  // namespace zl

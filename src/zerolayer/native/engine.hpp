@@ -1,0 +1,138 @@
+// One model in slots: weights, KV cache, and the step that computes rows of several slots at once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "arena.hpp"
+#include "dequantise.hpp"
+#include "kernels.hpp"
+#include "pool.hpp"
+#include "sampler.hpp"
+
+namespace zl {
+
+struct Shape {
+  int layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary;
+  float rms_eps, rope_base;
+  int group() const { return heads / kv_heads; }
+  int query_width() const { return heads * head_dim; }
+  int kv_width() const { return kv_heads * head_dim; }
+};
+
+struct Limits { int slots, slot_tokens, chunk_tokens, threads; };
+
+// A GGUF tensor [rows, columns] in memory that the caller keeps alive during the call.
+struct Tensor {
+  TensorType type;
+  const uint8_t* data;
+  int rows, columns;
+};
+
+enum class Finish { kNone = 0, kStop = 1, kLength = 2 };
+
+struct Sampled {
+  int slot;
+  Finish finish;
+  bool has_logprob;
+  Choice choice;
+};
+
+// Not thread-safe: one thread calls. Errors of the caller throw std::invalid_argument before anything changed.
+class Engine {
+ public:
+  Engine(const Shape& shape, const Limits& limits, const KernelSet* kernels);
+
+  // `rotated_heads` > 0: rows of each head are in GGUF's interleaved rotary order and are brought to the halves order.
+  void load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor& v, bool interleaved);
+  void load_qkv_bias(int layer, const float* q, const float* k, const float* v);
+  void load_output(int layer, const Tensor& o);
+  void load_gate_up(int layer, const Tensor& gate, const Tensor& up);
+  void load_down(int layer, const Tensor& down);
+  void load_norms(int layer, const float* attention, const float* mlp);
+  void load_embedding(const Tensor& embedding);
+  void load_head(const Tensor& head, const float* norm);
+  void load_rope_factors(const float* factors);  // [head_dim / 2]: divides the frequencies (Llama 3.1's scaling)
+
+  void open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops);
+  void close(int slot);
+  int prefill_left(int slot) const;
+
+  // One decode row for each slot of `decode`, then `prefill_tokens` rows of `prefill_slot` (-1: none). The result stays valid until
+  // the next call.
+  const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens);
+
+  // Teacher-forced logits of every token through slot 0, which must be closed: out[tokens, vocabulary].
+  void logits(const int32_t* tokens, int count, float* out);
+
+  const Shape& shape() const { return shape_; }
+  const Limits& limits() const { return limits_; }
+  const KernelSet* kernels() const { return kernels_; }
+  const Arena& arena() const { return arena_; }
+
+ private:
+  struct Layer {
+    Matrix qkv, output, gate_up, down;
+    float *attention_norm, *mlp_norm;
+    int16_t* keys;
+    int8_t* values;
+    float *key_scale, *value_scale;
+  };
+  struct Slot {
+    Slot(int vocabulary, int slot_tokens) : history(vocabulary, slot_tokens + 1) { prompt.reserve(slot_tokens); }
+    bool open = false;
+    std::vector<int32_t> prompt, stops;
+    int position = 0;  // tokens in the KV cache
+    int last = 0;      // the token that the next decode row feeds
+    int produced = 0, max_tokens = 0;
+    SamplingParameters sampling;
+    TokenHistory history;
+  };
+  struct Row { int32_t token, slot, position; };
+  struct Thread {  // one thread's scratch
+    AttentionScratch attention;
+    Sampler sampler;
+  };
+  struct Span { int begin, end; };
+
+  Matrix make_matrix(int n, int k);
+  template <class RowOf> void pack(Matrix* m, const RowOf& row_of);
+  static Span share(int items, int thread, int threads);
+  KvHead kv_head(const Layer& layer, int slot, int head) const;
+  void run_rows();
+  void forward(int thread);
+  void attention(const Layer& layer, int thread);
+  void feed_forward(const Layer& layer, int thread);
+  void quantise_rows(const float* x, size_t stride, int k, const float* norm, int thread);
+  void multiply(const Matrix& m, int rows, Epilogue epilogue, float* out, size_t stride, int thread);
+  void sample(int thread);
+  void commit(const Sampled& sampled);
+  Slot& open_slot(int slot);
+
+  const Shape shape_;
+  const Limits limits_;
+  const KernelSet* const kernels_;
+  Arena arena_;
+  Pool pool_;
+  std::vector<Layer> layers_;
+  std::vector<Slot> slots_;
+  std::vector<Thread> threads_;
+  Matrix head_;
+  float* head_norm_ = nullptr;
+  TensorType embedding_type_ = TensorType::kF32;
+  uint8_t* embedding_ = nullptr;
+  size_t embedding_row_ = 0;
+  float *cosine_ = nullptr, *sine_ = nullptr;  // [slot_tokens, head_dim / 2]
+  int padded_tokens_ = 0;
+
+  // Rows of the running step and their activations.
+  std::vector<Row> rows_;
+  std::vector<int> logit_rows_;  // indices into rows_
+  bool sampling_ = true;
+  std::vector<Sampled> sampled_;
+  Activations activations_;
+  size_t width_ = 0, qkv_stride_ = 0, attended_stride_ = 0, hidden_stride_ = 0, logit_stride_ = 0;
+  float *x_ = nullptr, *qkv_ = nullptr, *attended_ = nullptr, *hidden_ = nullptr, *logits_ = nullptr;
+};
+
+}  // namespace zl

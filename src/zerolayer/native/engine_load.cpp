@@ -1,0 +1,147 @@
+// Weights into the engine: GGUF tensors become packed panels, on all threads, in one pass.
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "engine.hpp"
+
+namespace zl {
+namespace {
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+void check(const Tensor& t, int rows, int columns) {
+  require(t.rows == rows && t.columns == columns, "tensor shape does not match the model's configuration");
+  require(row_bytes(t.type, size_t(columns)) > 0, "tensor type is not supported for this row length");
+}
+
+float* copy(Arena* arena, const float* source, int n) {
+  float* out = arena->take<float>(round_up(n, kAlignK));
+  memcpy(out, source, size_t(n) * 4);
+  return out;
+}
+
+}  // namespace
+
+Matrix Engine::make_matrix(int n, int k) {
+  Matrix m;
+  m.n = n;
+  m.k = k;
+  m.k_pad = round_up(k, kAlignK);
+  m.panels = round_up(n, kPanel) / kPanel;
+  m.data = arena_.take<uint8_t>(m.panel_bytes() * m.panels);
+  m.scale = arena_.take<float>(size_t(m.panels) * kPanel);
+  return m;
+}
+
+// row_of(output) gives {tensor, row} of an output in panel order, or {nullptr, 0} for padding.
+template <class RowOf>
+void Engine::pack(Matrix* m, const RowOf& row_of) {
+  struct Job { Engine* engine; Matrix* m; const RowOf* row_of; } job{this, m, &row_of};
+  pool_.run(
+      [](void* context, int thread) {
+        const Job& j = *static_cast<Job*>(context);
+        std::vector<float> floats(size_t(16) * j.m->k);
+        const float* rows[16];
+        const Span tiles = share(j.m->panels * 2, thread, j.engine->pool_.threads());
+        for (int tile = tiles.begin; tile < tiles.end; tile++) {
+          for (int o = 0; o < 16; o++) {
+            float* out = floats.data() + size_t(o) * j.m->k;
+            const auto [tensor, row] = (*j.row_of)(tile * 16 + o);
+            if (tensor) dequantise_row(tensor->type, tensor->data + row_bytes(tensor->type, j.m->k) * row, j.m->k, out);
+            else memset(out, 0, size_t(j.m->k) * 4);
+            rows[o] = out;
+          }
+          uint8_t* data = j.m->data + size_t(tile / 2) * j.m->panel_bytes() + (tile % 2) * 1024;
+          j.engine->kernels_->pack_tile(rows, j.m->k, j.m->k_pad, data, j.m->scale + tile * 16);
+        }
+      },
+      &job);
+}
+
+void Engine::load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor& v, bool interleaved) {
+  check(q, shape_.query_width(), shape_.hidden);
+  check(k, shape_.kv_width(), shape_.hidden);
+  check(v, shape_.kv_width(), shape_.hidden);
+  Matrix& m = layers_.at(layer).qkv = make_matrix(shape_.query_width() + 2 * shape_.kv_width(), shape_.hidden);
+  const int head_dim = shape_.head_dim, queries = shape_.query_width(), keys = shape_.kv_width();
+  // GGUF's llama order holds dimension pairs (2i, 2i + 1); the rotary kernel wants (i, i + head_dim / 2).
+  const auto halves = [&](int row) {
+    const int in_head = row % head_dim;
+    return row - in_head + in_head % (head_dim / 2) * 2 + in_head / (head_dim / 2);
+  };
+  pack(&m, [&](int output) -> std::pair<const Tensor*, int> {
+    if (output < queries) return {&q, interleaved ? halves(output) : output};
+    output -= queries;
+    if (output < keys) return {&k, interleaved ? halves(output) : output};
+    output -= keys;
+    if (output < keys) return {&v, output};
+    return {nullptr, 0};
+  });
+}
+
+void Engine::load_qkv_bias(int layer, const float* q, const float* k, const float* v) {
+  Matrix& m = layers_.at(layer).qkv;
+  m.bias = arena_.take<float>(size_t(m.panels) * kPanel);
+  memcpy(m.bias, q, size_t(shape_.query_width()) * 4);
+  memcpy(m.bias + shape_.query_width(), k, size_t(shape_.kv_width()) * 4);
+  memcpy(m.bias + shape_.query_width() + shape_.kv_width(), v, size_t(shape_.kv_width()) * 4);
+}
+
+void Engine::load_output(int layer, const Tensor& o) {
+  check(o, shape_.hidden, shape_.query_width());
+  Matrix& m = layers_.at(layer).output = make_matrix(o.rows, o.columns);
+  pack(&m, [&](int output) -> std::pair<const Tensor*, int> { return {output < o.rows ? &o : nullptr, output}; });
+}
+
+// Tile 0 of a panel holds 16 gate rows, tile 1 the same 16 up rows, so that the epilogue has both sides of silu(gate) * up.
+void Engine::load_gate_up(int layer, const Tensor& gate, const Tensor& up) {
+  check(gate, shape_.intermediate, shape_.hidden);
+  check(up, shape_.intermediate, shape_.hidden);
+  Matrix& m = layers_.at(layer).gate_up = make_matrix(2 * round_up(shape_.intermediate, 16), shape_.hidden);
+  pack(&m, [&](int output) -> std::pair<const Tensor*, int> {
+    const int row = output / 32 * 16 + output % 16;
+    if (row >= gate.rows) return {nullptr, 0};
+    return {output % 32 < 16 ? &gate : &up, row};
+  });
+}
+
+void Engine::load_down(int layer, const Tensor& down) {
+  check(down, shape_.hidden, shape_.intermediate);
+  Matrix& m = layers_.at(layer).down = make_matrix(down.rows, down.columns);
+  pack(&m, [&](int output) -> std::pair<const Tensor*, int> { return {output < down.rows ? &down : nullptr, output}; });
+}
+
+void Engine::load_norms(int layer, const float* attention, const float* mlp) {
+  layers_.at(layer).attention_norm = copy(&arena_, attention, shape_.hidden);
+  layers_.at(layer).mlp_norm = copy(&arena_, mlp, shape_.hidden);
+}
+
+void Engine::load_embedding(const Tensor& embedding) {
+  check(embedding, shape_.vocabulary, shape_.hidden);
+  embedding_type_ = embedding.type;
+  embedding_row_ = row_bytes(embedding.type, embedding.columns);
+  embedding_ = arena_.take<uint8_t>(embedding_row_ * embedding.rows);
+  memcpy(embedding_, embedding.data, embedding_row_ * embedding.rows);
+}
+
+void Engine::load_head(const Tensor& head, const float* norm) {
+  check(head, shape_.vocabulary, shape_.hidden);
+  head_ = make_matrix(head.rows, head.columns);
+  head_norm_ = copy(&arena_, norm, shape_.hidden);
+  pack(&head_, [&](int output) -> std::pair<const Tensor*, int> { return {output < head.rows ? &head : nullptr, output}; });
+}
+
+void Engine::load_rope_factors(const float* factors) {
+  const int half = shape_.head_dim / 2;
+  for (int position = 0; position < limits_.slot_tokens; position++)
+    for (int i = 0; i < half; i++) {
+      const double frequency = std::pow(double(shape_.rope_base), -2.0 * i / shape_.head_dim) / (factors ? double(factors[i]) : 1.0);
+      cosine_[size_t(position) * half + i] = float(std::cos(position * frequency));
+      sine_[size_t(position) * half + i] = float(std::sin(position * frequency));
+    }
+}
+
+}  // namespace zl

@@ -1,0 +1,103 @@
+// The step: every thread walks the same sequence of stages and takes its share of each; barriers stand where one stage reads what
+// another thread wrote. No stage depends on which rows are beside a row, so a row's result does not either.
+#include <algorithm>
+#include <cstring>
+
+#include "engine.hpp"
+
+namespace zl {
+
+Engine::Span Engine::share(int items, int thread, int threads) {
+  return {int(int64_t(items) * thread / threads), int(int64_t(items) * (thread + 1) / threads)};
+}
+
+void Engine::run_rows() {
+  pool_.run([](void* engine, int thread) { static_cast<Engine*>(engine)->forward(thread); }, this);
+}
+
+void Engine::forward(int thread) {
+  const int rows = int(rows_.size());
+  const Span mine = share(rows, thread, pool_.threads());
+  for (int r = mine.begin; r < mine.end; r++)
+    dequantise_row(embedding_type_, embedding_ + embedding_row_ * rows_[r].token, shape_.hidden, x_ + r * width_);
+  for (const Layer& layer : layers_) {
+    attention(layer, thread);
+    feed_forward(layer, thread);
+  }
+  if (logit_rows_.empty()) return;
+  const Span logits = share(int(logit_rows_.size()), thread, pool_.threads());
+  for (int i = logits.begin; i < logits.end; i++)
+    kernels_->quantise(x_ + logit_rows_[i] * width_, shape_.hidden, head_.k_pad, head_norm_, shape_.rms_eps, activations_, i);
+  pool_.barrier();
+  multiply(head_, int(logit_rows_.size()), Epilogue::kStore, logits_, logit_stride_, thread);
+  pool_.barrier();
+  if (sampling_) sample(thread);
+}
+
+void Engine::attention(const Layer& layer, int thread) {
+  const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
+  quantise_rows(x_, width_, shape_.hidden, layer.attention_norm, thread);
+  multiply(layer.qkv, rows, Epilogue::kStore, qkv_, qkv_stride_, thread);
+  pool_.barrier();
+  for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
+    const int head = unit / rows;
+    const Row& row = rows_[unit % rows];
+    const float* cosine = cosine_ + size_t(row.position) * head_dim / 2;
+    const float* sine = sine_ + size_t(row.position) * head_dim / 2;
+    float* queries = qkv_ + (unit % rows) * qkv_stride_ + size_t(head) * group * head_dim;
+    for (int g = 0; g < group; g++) kernels_->rope(queries + g * head_dim, head_dim, cosine, sine);
+    float* key = qkv_ + (unit % rows) * qkv_stride_ + shape_.query_width() + head * head_dim;
+    kernels_->rope(key, head_dim, cosine, sine);
+    kernels_->store_kv(kv_head(layer, row.slot, head), head_dim, row.position, key, key + shape_.kv_width());
+  }
+  pool_.barrier();
+  for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
+    const int head = unit / rows;
+    const Row& row = rows_[unit % rows];
+    const size_t at = size_t(head) * group * head_dim;
+    kernels_->attend(kv_head(layer, row.slot, head), head_dim, group, row.position + 1, qkv_ + (unit % rows) * qkv_stride_ + at,
+                     attended_ + (unit % rows) * attended_stride_ + at, threads_[thread].attention);
+  }
+  pool_.barrier();
+  quantise_rows(attended_, attended_stride_, shape_.query_width(), nullptr, thread);
+  multiply(layer.output, rows, Epilogue::kAdd, x_, width_, thread);
+  pool_.barrier();
+}
+
+void Engine::feed_forward(const Layer& layer, int thread) {
+  const int rows = int(rows_.size());
+  quantise_rows(x_, width_, shape_.hidden, layer.mlp_norm, thread);
+  multiply(layer.gate_up, rows, Epilogue::kSiluMul, hidden_, hidden_stride_, thread);
+  pool_.barrier();
+  quantise_rows(hidden_, hidden_stride_, shape_.intermediate, nullptr, thread);
+  multiply(layer.down, rows, Epilogue::kAdd, x_, width_, thread);
+  pool_.barrier();
+}
+
+void Engine::quantise_rows(const float* x, size_t stride, int k, const float* norm, int thread) {
+  const Span mine = share(int(rows_.size()), thread, pool_.threads());
+  for (int r = mine.begin; r < mine.end; r++)
+    kernels_->quantise(x + r * stride, k, round_up(k, kAlignK), norm, shape_.rms_eps, activations_, r);
+  pool_.barrier();
+}
+
+void Engine::multiply(const Matrix& m, int rows, Epilogue epilogue, float* out, size_t stride, int thread) {
+  const Span mine = share(m.panels, thread, pool_.threads());
+  kernels_->gemm(m, activations_, rows, mine.begin, mine.end, epilogue, out, stride);
+}
+
+void Engine::sample(int thread) {
+  for (size_t i = thread; i < logit_rows_.size(); i += pool_.threads()) {
+    const int slot = rows_[logit_rows_[i]].slot;
+    const Slot& s = slots_[slot];
+    Sampled& out = sampled_[i];
+    out.slot = slot;
+    out.choice = threads_[thread].sampler.choose(logits_ + i * logit_stride_, s.sampling, s.history, s.produced);
+    out.has_logprob = s.sampling.top_logprobs >= 0;
+    out.finish = Finish::kNone;
+    if (std::find(s.stops.begin(), s.stops.end(), out.choice.token) != s.stops.end()) out.finish = Finish::kStop;
+    else if (s.produced + 1 >= s.max_tokens) out.finish = Finish::kLength;
+  }
+}
+
+}  // namespace zl

@@ -1,0 +1,268 @@
+// Everything around the integer products, written once for all kernel sets on top of simd.hpp: norm and quantise, the epilogues of a
+// matrix product, rotary embedding, the KV cache, softmax, and the passes of the sampler.
+#pragma once
+
+#include "kernels.hpp"
+
+namespace ZL_ISA {
+
+using zl::Activations;
+using zl::AttentionScratch;
+using zl::Epilogue;
+using zl::KvHead;
+using zl::Matrix;
+
+static inline float at_least(float x, float floor) { return x > floor ? x : floor; }
+
+// q[0, 16) to the formats that this kernel set reads.
+static inline void store_activation(const Activations& a, size_t at, I16 q) {
+  if (kUsesWords) store_words(a.words + at, q);
+  if (kUsesBytes) {
+    const I16 hi = shift_right_7(add(q, 64));
+    store_bytes(a.hi + at, hi);
+    store_bytes(a.lo + at, sub(q, shift_left_7(hi)));
+  }
+}
+
+// RMSNorm (Zhang and Sennrich, 2019) and quantisation in one pass over x * norm: 1/rms only enters the scale. Buffers are padded with
+// zeros to a multiple of 16, so no tail is needed.
+static void quantise(const float* x, int k, int k_pad, const float* norm, float eps, const Activations& a, int row) {
+  F16 largest = splat(0.0f), squares = splat(0.0f);
+  for (int i = 0; i < k; i += 16) {
+    F16 v = load(x + i);
+    if (norm) {
+      squares = fma(v, v, squares);
+      v = mul(v, load(norm + i));
+    }
+    largest = max(largest, abs(v));
+  }
+  const float top = at_least(max_lanes(largest), 1e-20f);
+  float rms = 1.0f;
+  if (norm) rms = 1.0f / __builtin_sqrtf(sum_lanes(squares) / float(k) + eps);
+  a.scale[row] = top * rms / zl::kActivationMax;
+  const F16 factor = splat(zl::kActivationMax / top);
+  const size_t base = size_t(row) * a.stride;
+  const int blocks = (k_pad + zl::kBlockK - 1) / zl::kBlockK;
+  for (int block = 0; block < blocks; block++) {
+    const int begin = block * zl::kBlockK;
+    const int end = begin + zl::kBlockK < k_pad ? begin + zl::kBlockK : k_pad;
+    I16 total = zero_int();
+    for (int i = begin; i < end; i += 16) {
+      I16 q = zero_int();
+      if (i < k) q = to_int(mul(norm ? mul(load(x + i), load(norm + i)) : load(x + i), factor));
+      store_activation(a, base + i, q);
+      total = add(total, q);
+    }
+    int32_t lanes[16];
+    store(lanes, total);
+    uint32_t sum = 0;
+    for (int i = 0; i < 16; i++) sum += uint32_t(lanes[i]);
+    a.sum[size_t(row) * a.sum_stride + block] = int32_t(sum * 128u);
+  }
+}
+
+static inline void finish_tile_pair(const Matrix& m, int panel, F16 left, F16 right, Epilogue epilogue, float* out) {
+  const float* scale = m.scale + size_t(panel) * 32;
+  left = mul(left, load(scale));
+  right = mul(right, load(scale + 16));
+  if (m.bias) {
+    left = add(left, load(m.bias + size_t(panel) * 32));
+    right = add(right, load(m.bias + size_t(panel) * 32 + 16));
+  }
+  if (epilogue == Epilogue::kSiluMul) {
+    const F16 denominator = add(splat(1.0f), exp(sub(splat(0.0f), left)));
+    store(out + size_t(panel) * 16, div(mul(left, right), denominator));
+    return;
+  }
+  float* o = out + size_t(panel) * 32;
+  if (epilogue == Epilogue::kAdd) {
+    left = add(load(o), left);
+    right = add(load(o + 16), right);
+  }
+  store(o, left);
+  store(o + 16, right);
+}
+
+template <int kRows>
+static void panel_rows(const Matrix& m, const Activations& a, int row, int panel, Epilogue epilogue, float* out, size_t stride) {
+  const uint8_t* data = m.data + size_t(panel) * m.panel_bytes();
+  alignas(64) int32_t sums[kRows * 32];
+  F16 left[kRows], right[kRows];
+  for (int block = 0, begin = 0; begin < m.k_pad; block++, begin += zl::kBlockK) {
+    const int end = begin + zl::kBlockK < m.k_pad ? begin + zl::kBlockK : m.k_pad;
+    dot_panel<kRows>(data, begin, end, a, row, sums);
+    for (int r = 0; r < kRows; r++) {
+      const int32_t correction = int32_t(0u - uint32_t(a.sum[size_t(row + r) * a.sum_stride + block]));
+      const F16 l = to_float(add(load(sums + r * 32), correction));
+      const F16 u = to_float(add(load(sums + r * 32 + 16), correction));
+      left[r] = block ? add(left[r], l) : l;
+      right[r] = block ? add(right[r], u) : u;
+    }
+  }
+  for (int r = 0; r < kRows; r++) {
+    const F16 scale = splat(a.scale[row + r]);
+    finish_tile_pair(m, panel, mul(left[r], scale), mul(right[r], scale), epilogue, out + (row + r) * stride);
+  }
+}
+
+// The widest instance that fits first; the rest by halving kRows at compile time.
+template <int kRows>
+static void panel_tail(const Matrix& m, const Activations& a, int row, int left, int panel, Epilogue epilogue, float* out, size_t stride) {
+  if constexpr (kRows > 0) {
+    if (left == kRows) panel_rows<kRows>(m, a, row, panel, epilogue, out, stride);
+    else panel_tail<kRows - 1>(m, a, row, left, panel, epilogue, out, stride);
+  }
+}
+
+static void gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, Epilogue epilogue, float* out, size_t stride) {
+#if defined(ZL_USE_AMX)
+  configure_tiles();
+#endif
+  for (int panel = begin; panel < end; panel++) {
+    int row = 0;
+    for (; row + kRowBlock <= rows; row += kRowBlock) panel_rows<kRowBlock>(m, a, row, panel, epilogue, out, stride);
+    panel_tail<kRowBlock - 1>(m, a, row, rows - row, panel, epilogue, out, stride);
+  }
+#if defined(ZL_USE_AMX)
+  release_tiles();
+#endif
+}
+
+// RoPE (Su et al., 2021), halves layout: dimension i pairs with i + head_dim / 2.
+static void rope(float* v, int head_dim, const float* cosine, const float* sine) {
+  const int half = head_dim / 2;
+  for (int i = 0; i < half; i += 16) {
+    const F16 a = load(v + i), b = load(v + i + half), c = load(cosine + i), s = load(sine + i);
+    store(v + i, sub(mul(a, c), mul(b, s)));
+    store(v + i + half, add(mul(b, c), mul(a, s)));
+  }
+}
+
+static inline float largest_of(const float* x, int n) {
+  F16 largest = splat(0.0f);
+  for (int i = 0; i < n; i += 16) largest = max(largest, abs(load(x + i)));
+  return at_least(max_lanes(largest), 1e-20f);
+}
+
+static void store_kv(const KvHead& kv, int head_dim, int position, const float* key, const float* value) {
+  int16_t words[16];
+  int8_t bytes[16];
+  const float key_top = largest_of(key, head_dim), value_top = largest_of(value, head_dim);
+  kv.key_scale[position] = key_top / zl::kKeyMax;
+  kv.value_scale[position] = value_top / 127.0f;
+  int16_t* keys = kv.keys + size_t(position / 16) * head_dim * 16 + (position % 16) * 2;
+  int8_t* values = kv.values + size_t(position / 4) * head_dim * 4 + position % 4;
+  for (int i = 0; i < head_dim; i += 16) {
+    store_words(words, to_int(mul(load(key + i), splat(zl::kKeyMax / key_top))));
+    for (int j = 0; j < 16; j += 2) memcpy(keys + (i + j) * 16, words + j, 4);
+    store_bytes(bytes, to_int(mul(load(value + i), splat(127.0f / value_top))));
+    for (int j = 0; j < 16; j++) values[(i + j) * 4] = bytes[j];
+  }
+}
+
+// Integer scores of one head to probabilities times value scales, 14 bits in two planes; returns the factor of the result.
+static float softmax_row(const int32_t* scores, float factor, const KvHead& kv, int length, const AttentionScratch& s, int head) {
+  const int blocks = (length + 15) / 16;
+  F16 largest = splat(-1e30f);
+  for (int b = 0; b < blocks; b++) {
+    F16 v = mul(to_float(load(scores + b * 16)), mul(splat(factor), load(kv.key_scale + b * 16)));
+    v = select(first_lanes(length - b * 16), v, splat(-1e30f));
+    largest = max(largest, v);
+    store(s.weights + b * 16, v);
+  }
+  const F16 top = splat(max_lanes(largest));
+  F16 total = splat(0.0f), peak = splat(0.0f);
+  for (int b = 0; b < blocks; b++) {
+    const F16 e = exp(sub(load(s.weights + b * 16), top));
+    total = add(total, e);
+    const F16 w = select(first_lanes(length - b * 16), mul(e, load(kv.value_scale + b * 16)), splat(0.0f));
+    peak = max(peak, w);
+    store(s.weights + b * 16, w);
+  }
+  const float strongest = at_least(max_lanes(peak), 1e-30f);
+  const F16 quantum = splat(zl::kProbabilityMax / strongest);
+  for (int b = 0; b < blocks; b++) {
+    const I16 p = to_int(mul(load(s.weights + b * 16), quantum));
+    const I16 hi = shift_right_7(p);
+    store_bytes((int8_t*)s.prob_hi + size_t(head) * s.prob_stride + b * 16, hi);
+    store_bytes((int8_t*)s.prob_lo + size_t(head) * s.prob_stride + b * 16, sub(p, shift_left_7(hi)));
+  }
+  return strongest / zl::kProbabilityMax / sum_lanes(total);
+}
+
+// Causal attention of one kv head's query group for one row; all tokens up to `length` are in the cache.
+static void attend(const KvHead& kv, int head_dim, int group, int length, const float* query, float* out, const AttentionScratch& s) {
+  const float limit = 520192.0f / float(head_dim);  // with kKeyMax: head_dim products stay below 2^31
+  const float query_max = limit < zl::kActivationMax ? float(int(limit)) : zl::kActivationMax;
+  float factor[64];
+  for (int g = 0; g < group; g++) {
+    const float top = largest_of(query + g * head_dim, head_dim);
+    factor[g] = top / query_max / __builtin_sqrtf(float(head_dim));
+    for (int i = 0; i < head_dim; i += 16)
+      store_words(s.query + g * head_dim + i, to_int(mul(load(query + g * head_dim + i), splat(query_max / top))));
+  }
+  const int blocks = (length + 15) / 16;
+  for (int b = 0; b < blocks; b++)
+    dot_keys(kv.keys + size_t(b) * head_dim * 16, head_dim, s.query, group, s.scores + b * 16, s.score_stride);
+  for (int g = 0; g < group; g++) {
+    const float scale = softmax_row(s.scores + size_t(g) * s.score_stride, factor[g], kv, length, s, g);
+    const size_t at = size_t(g) * s.prob_stride;
+    dot_values(kv.values, (length + 3) / 4, head_dim, s.prob_hi + at, s.prob_lo + at, s.sums);
+    for (int i = 0; i < head_dim; i += 16) {
+      const F16 v = fma(to_float(load(s.sums + i)), splat(128.0f), to_float(load(s.sums + head_dim + i)));
+      store(out + g * head_dim + i, mul(v, splat(scale)));
+    }
+  }
+}
+
+static int argmax(const float* x, int n) {
+  F16 largest = splat(-3.0e38f);
+  int i = 0;
+  for (; i + 16 <= n; i += 16) largest = max(largest, load(x + i));
+  float top = max_lanes(largest);
+  for (; i < n; i++) top = x[i] > top ? x[i] : top;
+  for (int j = 0; j < n; j++)
+    if (x[j] == top) return j;
+  return 0;  // only NaNs: a broken model must still end in a token
+}
+
+static float exp_sum(const float* x, int n, float shift, float factor, float* out, float* sums) {
+  float total = 0.0f;
+  for (int block = 0; block * 256 < n; block++) {
+    const int end = (block + 1) * 256 < n ? (block + 1) * 256 : n;
+    F16 sum = splat(0.0f);
+    for (int i = block * 256; i < end; i += 16) {
+      const M16 valid = first_lanes(end - i);
+      const F16 e = exp(mul(sub(select(valid, load(x + i), splat(-1e30f)), splat(shift)), splat(factor)));
+      store(out + i, e);
+      sum = add(sum, e);
+    }
+    sums[block] = sum_lanes(sum);
+    total = total + sums[block];
+  }
+  return total;
+}
+
+// q = nearest(w / scale) with scale = largest / 127, as byte q + 128; quads of one input group side by side for 16 outputs.
+static void pack_tile(const float* const* rows, int k, int k_pad, uint8_t* tile, float* scale) {
+  for (int o = 0; o < 16; o++) {
+    const float* w = rows[o];
+    float top = 0.0f;
+    for (int i = 0; i < k; i++) top = __builtin_fabsf(w[i]) > top ? __builtin_fabsf(w[i]) : top;
+    scale[o] = top / 127.0f;
+    const float factor = top > 0.0f ? 127.0f / top : 0.0f;
+    for (int block = 0; block < k_pad; block += 64) {
+      uint8_t bytes[64];
+      for (int i = 0; i < 64; i++) {
+        const float v = block + i < k ? w[block + i] * factor : 0.0f;
+        const float shifted = v + 12582912.0f;  // 1.5 * 2^23: the nearest integer in the low mantissa bits
+        int32_t bits;
+        memcpy(&bits, &shifted, 4);
+        bytes[i] = uint8_t(bits + 128);
+      }
+      for (int quad = 0; quad < 16; quad++) memcpy(tile + size_t(block) * 32 + quad * 64 + o * 4, bytes + quad * 4, 4);
+    }
+  }
+}
+
+}  // namespace ZL_ISA

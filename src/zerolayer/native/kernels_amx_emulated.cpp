@@ -1,0 +1,16 @@
+// One kernel set; see kernels.hpp. The build gives this file the compiler flags of its instruction set.
+#define ZL_ISA zl_amx_emulated
+#define ZL_USE_AVX2
+#define ZL_USE_AMX
+#define ZL_AMX_EMULATED
+
+#include "simd.hpp"
+#include "dot_madd.hpp"
+#include "dot_amx.hpp"
+#include "float_ops.hpp"
+
+const zl::KernelSet* zl::kernels_amx_emulated() {
+  using namespace zl_amx_emulated;
+  static const KernelSet set{"amx-emulated", quantise, gemm, rope, store_kv, attend, argmax, exp_sum, pack_tile};
+  return &set;
+}

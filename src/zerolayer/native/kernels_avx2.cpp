@@ -1,0 +1,13 @@
+// One kernel set; see kernels.hpp. The build gives this file the compiler flags of its instruction set.
+#define ZL_ISA zl_avx2
+#define ZL_USE_AVX2
+
+#include "simd.hpp"
+#include "dot_madd.hpp"
+#include "float_ops.hpp"
+
+const zl::KernelSet* zl::kernels_avx2() {
+  using namespace zl_avx2;
+  static const KernelSet set{"avx2", quantise, gemm, rope, store_kv, attend, argmax, exp_sum, pack_tile};
+  return &set;
+}

@@ -1,0 +1,151 @@
+// The Python face of the engine: zerolayer.model._native. The GIL is released inside every call that computes.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "cpu.hpp"
+#include "engine.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Ids = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Logits = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// A GGUF tensor as Python hands it over: type id, raw bytes, rows, columns.
+struct TensorArgument {
+  int type;
+  Bytes data;
+  int rows, columns;
+};
+
+zl::Tensor checked(const TensorArgument& t) {
+  const auto type = static_cast<zl::TensorType>(t.type);
+  const size_t bytes = t.columns > 0 ? zl::row_bytes(type, size_t(t.columns)) : 0;
+  if (bytes == 0 || t.rows <= 0 || t.data.size() != bytes * size_t(t.rows)) throw std::invalid_argument("tensor bytes do not match its type and shape");
+  return {type, t.data.data(), t.rows, t.columns};
+}
+
+const float* checked(const Floats& f, int n) {
+  if (int(f.size()) != n) throw std::invalid_argument("vector length does not match the model's configuration");
+  return f.data();
+}
+
+nb::list to_python(const std::vector<zl::Sampled>& sampled) {
+  nb::list out;
+  for (const zl::Sampled& s : sampled) {
+    nb::object logprob = nb::none();
+    if (s.has_logprob) {
+      nb::list top;
+      for (int i = 0; i < s.choice.tops; i++) top.append(nb::make_tuple(s.choice.top[i].token, s.choice.top[i].logprob));
+      logprob = nb::make_tuple(s.choice.logprob, top);
+    }
+    out.append(nb::make_tuple(s.slot, s.choice.token, int(s.finish), logprob));
+  }
+  return out;
+}
+
+std::vector<std::string> kernel_sets() {
+  std::vector<std::string> names;
+  for (const zl::KernelSet* set : zl::supported_kernels()) names.emplace_back(set->name);
+  return names;
+}
+
+zl::Engine* make_engine(int layers, int hidden, int heads, int kv_heads, int head_dim, int intermediate, int vocabulary, float rms_eps,
+                        float rope_base, int slots, int slot_tokens, int chunk_tokens, int threads, const std::string& kernels) {
+  const zl::KernelSet* set = zl::find_kernels(kernels);
+  if (!set) throw std::invalid_argument("no such kernel set on this processor");
+  for (const int n : {layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary, slots, slot_tokens, chunk_tokens, threads})
+    if (n <= 0) throw std::invalid_argument("sizes must be positive");
+  const zl::Shape shape{layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary, rms_eps, rope_base};
+  return new zl::Engine(shape, {slots, slot_tokens, chunk_tokens, threads}, set);
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.doc() = "CPU kernels of zerolayer; see src/zerolayer/native.";
+  m.def("kernel_sets", &kernel_sets, "Names of the kernel sets that this processor allows, best first.");
+  m.def("uniform", &zl::uniform, "seed"_a, "position"_a, "The uniform number that the sampler draws for a token.");
+
+  nb::class_<TensorArgument>(m, "Tensor")
+      .def("__init__", [](TensorArgument* self, int type, Bytes data, int rows, int columns) { new (self) TensorArgument{type, data, rows, columns}; },
+           "type"_a, "data"_a, "rows"_a, "columns"_a);
+
+  nb::class_<zl::Engine>(m, "Engine")
+      .def("__init__", [](zl::Engine* self, nb::kwargs) { (void)self; throw std::invalid_argument("use Engine.create"); })
+      .def_static("create", &make_engine, "layers"_a, "hidden"_a, "heads"_a, "kv_heads"_a, "head_dim"_a, "intermediate"_a, "vocabulary"_a,
+                  "rms_eps"_a, "rope_base"_a, "slots"_a, "slot_tokens"_a, "chunk_tokens"_a, "threads"_a, "kernels"_a,
+                  nb::rv_policy::take_ownership, nb::call_guard<nb::gil_scoped_release>())
+      .def("load_qkv", [](zl::Engine& e, int layer, const TensorArgument& q, const TensorArgument& k, const TensorArgument& v, bool interleaved) {
+        const zl::Tensor tq = checked(q), tk = checked(k), tv = checked(v);
+        nb::gil_scoped_release release;
+        e.load_qkv(layer, tq, tk, tv, interleaved);
+      }, "layer"_a, "q"_a, "k"_a, "v"_a, "interleaved"_a)
+      .def("load_qkv_bias", [](zl::Engine& e, int layer, Floats q, Floats k, Floats v) {
+        e.load_qkv_bias(layer, checked(q, e.shape().query_width()), checked(k, e.shape().kv_width()), checked(v, e.shape().kv_width()));
+      }, "layer"_a, "q"_a, "k"_a, "v"_a)
+      .def("load_output", [](zl::Engine& e, int layer, const TensorArgument& o) {
+        const zl::Tensor t = checked(o);
+        nb::gil_scoped_release release;
+        e.load_output(layer, t);
+      }, "layer"_a, "output"_a)
+      .def("load_gate_up", [](zl::Engine& e, int layer, const TensorArgument& gate, const TensorArgument& up) {
+        const zl::Tensor g = checked(gate), u = checked(up);
+        nb::gil_scoped_release release;
+        e.load_gate_up(layer, g, u);
+      }, "layer"_a, "gate"_a, "up"_a)
+      .def("load_down", [](zl::Engine& e, int layer, const TensorArgument& down) {
+        const zl::Tensor t = checked(down);
+        nb::gil_scoped_release release;
+        e.load_down(layer, t);
+      }, "layer"_a, "down"_a)
+      .def("load_norms", [](zl::Engine& e, int layer, Floats attention, Floats mlp) {
+        e.load_norms(layer, checked(attention, e.shape().hidden), checked(mlp, e.shape().hidden));
+      }, "layer"_a, "attention"_a, "mlp"_a)
+      .def("load_embedding", [](zl::Engine& e, const TensorArgument& embedding) {
+        const zl::Tensor t = checked(embedding);
+        nb::gil_scoped_release release;
+        e.load_embedding(t);
+      }, "embedding"_a)
+      .def("load_head", [](zl::Engine& e, const TensorArgument& head, Floats norm) {
+        const zl::Tensor t = checked(head);
+        const float* n = checked(norm, e.shape().hidden);
+        nb::gil_scoped_release release;
+        e.load_head(t, n);
+      }, "head"_a, "norm"_a)
+      .def("load_rope_factors", [](zl::Engine& e, Floats factors) { e.load_rope_factors(checked(factors, e.shape().head_dim / 2)); }, "factors"_a)
+      .def("open", [](zl::Engine& e, int slot, Ids prompt, int max_tokens, float temperature, float top_p, int top_k, float min_p,
+                      float repetition_penalty, float presence_penalty, float frequency_penalty, uint64_t seed, int top_logprobs,
+                      std::vector<int32_t> stops) {
+        const zl::SamplingParameters p{temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed, top_logprobs};
+        e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops));
+      }, "slot"_a, "prompt"_a, "max_tokens"_a, "temperature"_a, "top_p"_a, "top_k"_a, "min_p"_a, "repetition_penalty"_a,
+         "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a)
+      .def("close", &zl::Engine::close, "slot"_a)
+      .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
+      .def("step", [](zl::Engine& e, const std::vector<int32_t>& decode, int prefill_slot, int prefill_tokens) {
+        const std::vector<zl::Sampled>* sampled;
+        {
+          nb::gil_scoped_release release;
+          sampled = &e.step(decode.data(), int(decode.size()), prefill_slot, prefill_tokens);
+        }
+        return to_python(*sampled);
+      }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a)
+      .def("logits", [](zl::Engine& e, Ids tokens, Logits out) {
+        if (out.shape(0) != tokens.size() || int(out.shape(1)) != e.shape().vocabulary) throw std::invalid_argument("out has the wrong shape");
+        const int32_t* ids = tokens.data();
+        float* to = out.data();
+        const int count = int(tokens.size());
+        nb::gil_scoped_release release;
+        e.logits(ids, count, to);
+      }, "tokens"_a, "out"_a)
+      .def_prop_ro("kernels", [](const zl::Engine& e) { return std::string(e.kernels()->name); })
+      .def_prop_ro("bytes", [](const zl::Engine& e) { return e.arena().bytes(); })
+      .def_prop_ro("huge_bytes", [](const zl::Engine& e) { return e.arena().huge_bytes(); });
+}
