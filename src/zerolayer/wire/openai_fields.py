@@ -1,0 +1,88 @@
+"""The bodies of OpenAI's chat completions and completions as they come in, member by member.
+
+Source: https://platform.openai.com/docs/api-reference. None stands for absent and for null, which mean the same. What
+is not listed is ignored. Members of type ``Raw`` are only looked at to be refused: they ask for something that would
+change the answer and that this service does not do.
+"""
+
+from __future__ import annotations
+
+from msgspec import Raw, Struct
+
+ABSENT = Raw()
+
+
+class StreamOptions(Struct):
+    """``stream_options``."""
+
+    include_usage: bool | None = None
+
+
+class ResponseFormat(Struct):
+    """``response_format``; only ``{"type": "text"}`` passes."""
+
+    type: str
+
+
+class ContentPart(Struct):
+    """One part of a message's content; only ``{"type": "text", "text": ...}`` passes."""
+
+    type: str
+    text: str | None = None
+
+
+class ChatMessage(Struct):
+    """One message."""
+
+    role: str
+    content: str | list[ContentPart] | None = None
+    tool_calls: list[Raw] | None = None
+    function_call: Raw = ABSENT
+
+
+class CommonBody(Struct, kw_only=True):
+    """Members that both routes have."""
+
+    model: str | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    n: int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    ignore_eos: bool | None = None
+    logit_bias: dict[str, Raw] | None = None
+
+
+class ChatBody(CommonBody, kw_only=True):
+    """``POST /v1/chat/completions``."""
+
+    messages: list[ChatMessage] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[Raw] | None = None
+    tool_choice: Raw = ABSENT
+    functions: list[Raw] | None = None
+    function_call: Raw = ABSENT
+    response_format: ResponseFormat | None = None
+    modalities: list[str] | None = None
+    audio: Raw = ABSENT
+    web_search_options: Raw = ABSENT
+
+
+class CompletionBody(CommonBody, kw_only=True):
+    """``POST /v1/completions``. ``logprobs`` is a number here."""
+
+    prompt: str | list[str | int | list[int]] | None = None
+    logprobs: int | None = None
+    echo: bool | None = None
+    best_of: int | None = None
+    suffix: str | None = None

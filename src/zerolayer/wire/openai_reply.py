@@ -1,0 +1,156 @@
+"""Complete JSON replies in OpenAI's shapes: answers, models, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from zerolayer.errors import SlotsBusy, ZerolayerError
+from zerolayer.wire.openai_logprobs import LogprobWriter, TokenBytes
+from zerolayer.wire.schema import Account, FinishReason, Route, TokenLogprob, Usage
+
+FINGERPRINT = "fp_zerolayer"
+"""``system_fingerprint`` unless the caller knows a better one, such as a digest of the model file."""
+
+_ID_PREFIXES = {Route.CHAT: "chatcmpl-", Route.COMPLETIONS: "cmpl-"}
+
+
+class ModelCard(msgspec.Struct, frozen=True):
+    """One entry of ``/v1/models``. ``created`` in Unix seconds; ``max_model_len`` in tokens, prompt and answer.
+
+    ``zerolayer`` says how the model is served, for people: engine, kernels, threads, slots.
+    """
+
+    id: str
+    created: int
+    max_model_len: int
+    owned_by: str = "zerolayer"
+    zerolayer: Mapping[str, str | int] = {}
+
+
+class _Model(msgspec.Struct):
+    id: str
+    object: str
+    created: int
+    owned_by: str
+    max_model_len: int
+    zerolayer: Mapping[str, str | int]
+
+
+class _Models(msgspec.Struct):
+    object: str
+    data: list[_Model]
+
+
+class _Error(msgspec.Struct, omit_defaults=True):
+    message: str
+    type: str
+    param: str | None
+    code: str
+    retry_after_ms: int | None = None
+
+
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: int
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: _PromptDetails
+
+
+class _ChatMessage(msgspec.Struct):
+    content: str
+    role: str = "assistant"
+    refusal: None = None
+
+
+class _ChatChoice(msgspec.Struct):
+    message: _ChatMessage
+    finish_reason: FinishReason
+    logprobs: msgspec.Raw
+    index: int = 0
+
+
+class _CompletionChoice(msgspec.Struct):
+    text: str
+    finish_reason: FinishReason
+    logprobs: msgspec.Raw
+    index: int = 0
+
+
+class _Reply(msgspec.Struct):
+    id: str
+    object: str
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: tuple[_ChatChoice | _CompletionChoice]
+    usage: msgspec.Raw
+    zerolayer: Account
+
+
+def reply_id(route: Route, request_id: str) -> str:
+    """The ``id`` member of every object of one reply."""
+    return _ID_PREFIXES[route] + request_id
+
+
+def complete_body(
+    route: Route,
+    request_id: str,
+    created: int,
+    model: str,
+    *,
+    text: str,
+    reason: FinishReason,
+    usage: Usage,
+    account: Account,
+    logprobs: Sequence[TokenLogprob] | None = None,
+    token_bytes: TokenBytes | None = None,
+    fingerprint: str = FINGERPRINT,
+) -> bytes:
+    """The whole answer of a request that did not ask for a stream; ``created`` in Unix seconds.
+
+    ``logprobs`` is None when the request asked for none; they are shown only with ``token_bytes``.
+    """
+    member = msgspec.Raw(b"null")
+    if logprobs is not None and token_bytes is not None:
+        member = msgspec.Raw(LogprobWriter(route).render(logprobs, token_bytes))
+    choice: _ChatChoice | _CompletionChoice
+    if route is Route.CHAT:
+        kind, choice = "chat.completion", _ChatChoice(_ChatMessage(text), reason, member)
+    else:
+        kind, choice = "text_completion", _CompletionChoice(text, reason, member)
+    counts = msgspec.Raw(usage_member(usage))
+    reply = _Reply(reply_id(route, request_id), kind, created, model, fingerprint, (choice,), counts, account)
+    return msgspec.json.encode(reply)
+
+
+def usage_member(usage: Usage) -> bytes:
+    """The JSON value of ``usage``."""
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    return msgspec.json.encode(_Usage(prompt, completion, prompt + completion, _PromptDetails(usage.cached_tokens)))
+
+
+def error_body(error: ZerolayerError) -> bytes:
+    """``{"error": {...}}``; a refusal for lack of slots also says ``retry_after_ms``."""
+    retry_after_ms = error.retry_after_ms if isinstance(error, SlotsBusy) else None
+    member = _Error(error.message, error.kind, error.param, error.code, retry_after_ms)
+    return b'{"error":' + msgspec.json.encode(member) + b"}"
+
+
+def models_body(cards: Sequence[ModelCard]) -> bytes:
+    """``GET /v1/models``."""
+    return msgspec.json.encode(_Models("list", [_model(card) for card in cards]))
+
+
+def model_body(card: ModelCard) -> bytes:
+    """``GET /v1/models/{model}``."""
+    return msgspec.json.encode(_model(card))
+
+
+def _model(card: ModelCard) -> _Model:
+    return _Model(card.id, "model", card.created, card.owned_by, card.max_model_len, card.zerolayer)

@@ -1,0 +1,119 @@
+"""Streamed replies in OpenAI's shape: server-sent events around constant bytes (WHATWG HTML section 9.2).
+
+Everything that is the same in all events of a reply is rendered once: a token costs an escape and a concatenation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from zerolayer.errors import ZerolayerError
+from zerolayer.wire.openai_logprobs import LogprobWriter, TokenBytes
+from zerolayer.wire.openai_reply import FINGERPRINT, error_body, reply_id, usage_member
+from zerolayer.wire.schema import Account, FinishReason, Route, TokenLogprob, Usage
+
+_END = b"\n\n"
+_DONE = b"data: [DONE]\n\n"
+_OBJECTS = {Route.CHAT: b"chat.completion.chunk", Route.COMPLETIONS: b"text_completion"}
+
+# Around the text of a choice, by route: before it, and after it up to the value of "logprobs".
+_BEFORE_TEXT = {
+    Route.CHAT: b'"choices":[{"index":0,"delta":{"content":',
+    Route.COMPLETIONS: b'"choices":[{"index":0,"text":',
+}
+_AFTER_TEXT = {Route.CHAT: b'},"logprobs":', Route.COMPLETIONS: b',"logprobs":'}
+_ROLE = b'"choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,'
+_NO_TEXT = {
+    Route.CHAT: b'"choices":[{"index":0,"delta":{},"logprobs":null,',
+    Route.COMPLETIONS: b'"choices":[{"index":0,"text":"","logprobs":null,',
+}
+
+_encode = msgspec.json.Encoder().encode
+
+
+class StreamWriter:
+    """One streamed reply, event by event: ``open``, ``delta``, ``finish``, ``usage``, ``done``; or ``error`` instead.
+
+    ``request_id`` and ``model`` go into every event, ``created`` is in Unix seconds. The events are the content of the
+    body; HTTP/1.1 wraps them into chunks. After ``error`` the connection must be cut without the protocol's clean end.
+    """
+
+    __slots__ = (
+        "_after_text",
+        "_finish_prefix",
+        "_include_usage",
+        "_logprobs",
+        "_no_usage",
+        "_plain_suffix",
+        "_prefix",
+        "_start",
+        "_suffix",
+        "_text_prefix",
+    )
+
+    def __init__(
+        self,
+        route: Route,
+        request_id: str,
+        created: int,
+        model: str,
+        include_usage: bool,
+        fingerprint: str = FINGERPRINT,
+    ) -> None:
+        self._prefix = b'data: {"id":%b,"object":"%b","created":%d,"model":%b,"system_fingerprint":%b,' % (
+            _encode(reply_id(route, request_id)),
+            _OBJECTS[route],
+            created,
+            _encode(model),
+            _encode(fingerprint),
+        )
+        self._include_usage = include_usage
+        self._no_usage = no_usage = b',"usage":null' if include_usage else b""
+        self._suffix = b',"finish_reason":null}]%b}\n\n' % no_usage
+        self._plain_suffix = _AFTER_TEXT[route] + b"null" + self._suffix
+        self._text_prefix = self._prefix + _BEFORE_TEXT[route]
+        self._finish_prefix = self._prefix + _NO_TEXT[route]
+        self._start = self._prefix + _ROLE + self._suffix[1:] if route is Route.CHAT else b""
+        self._after_text = _AFTER_TEXT[route]
+        self._logprobs = LogprobWriter(route)
+
+    def open(self) -> bytes:
+        """The first event of a chat, which names the role; nothing on the completions route."""
+        return self._start
+
+    def delta(self, text: str, logprobs: Sequence[TokenLogprob] = (), token_bytes: TokenBytes | None = None) -> bytes:
+        """More text, with the log probabilities of its tokens; nothing when there is neither.
+
+        ``logprobs`` are shown only with ``token_bytes``.
+        """
+        if logprobs and token_bytes is not None:
+            member = self._logprobs.render(logprobs, token_bytes)
+            return b"".join((self._text_prefix, _encode(text), self._after_text, member, self._suffix))
+        if not text:
+            return b""
+        return self._text_prefix + _encode(text) + self._plain_suffix
+
+    def finish(self, reason: FinishReason, account: Account) -> bytes:
+        """The event that carries ``finish_reason``, and the account of the request in its member ``zerolayer``."""
+        return b'%b"finish_reason":%b}]%b,"zerolayer":%b}\n\n' % (
+            self._finish_prefix,
+            _encode(reason),
+            self._no_usage,
+            _encode(account),
+        )
+
+    def usage(self, usage: Usage) -> bytes:
+        """The event with an empty ``choices`` list; nothing unless the request asked for it."""
+        if not self._include_usage:
+            return b""
+        return b'%b"choices":[],"usage":%b}\n\n' % (self._prefix, usage_member(usage))
+
+    def done(self) -> bytes:
+        """The end of a complete stream."""
+        return _DONE
+
+    def error(self, error: ZerolayerError) -> bytes:
+        """What went wrong after the 200 was sent."""
+        return b"data: " + error_body(error) + _END
