@@ -88,15 +88,14 @@ static void panel_rows(const Matrix& m, const Activations& a, int row, int panel
   const uint8_t* data = m.data + size_t(panel) * m.panel_bytes();
   alignas(64) int32_t sums[kRows * 32];
   F16 left[kRows], right[kRows];
+  for (int r = 0; r < kRows; r++) left[r] = right[r] = splat(0.0f);
   for (int block = 0, begin = 0; begin < m.k_pad; block++, begin += zl::kBlockK) {
     const int end = begin + zl::kBlockK < m.k_pad ? begin + zl::kBlockK : m.k_pad;
     dot_panel<kRows>(data, begin, end, a, row, sums);
     for (int r = 0; r < kRows; r++) {
       const int32_t correction = int32_t(0u - uint32_t(a.sum[size_t(row + r) * a.sum_stride + block]));
-      const F16 l = to_float(add(load(sums + r * 32), correction));
-      const F16 u = to_float(add(load(sums + r * 32 + 16), correction));
-      left[r] = block ? add(left[r], l) : l;
-      right[r] = block ? add(right[r], u) : u;
+      left[r] = add(left[r], to_float(add(load(sums + r * 32), correction)));
+      right[r] = add(right[r], to_float(add(load(sums + r * 32 + 16), correction)));
     }
   }
   for (int r = 0; r < kRows; r++) {

@@ -56,7 +56,7 @@ void Pool::run(Work work, void* context) {
     epoch_.notify_all();
   }
   {
-    const DefaultFloatMode mode;
+    [[maybe_unused]] const DefaultFloatMode mode;
     work(context, 0);
   }
   barrier();
@@ -70,7 +70,7 @@ void Pool::serve(int thread) {
     }
     if (stopping_) return;
     {
-      const DefaultFloatMode mode;
+      [[maybe_unused]] const DefaultFloatMode mode;
       work_(context_, thread);
     }
     barrier();

@@ -145,7 +145,7 @@ static inline M16 first_lanes(int n) { ZL_LANES(M16, i < n) }
 static inline F16 select(M16 m, F16 yes, F16 no) { ZL_LANES(F16, m.v[i] ? yes.v[i] : no.v[i]) }
 static inline void store_bytes(int8_t* p, I16 a) { for (int i = 0; i < 16; i++) p[i] = int8_t(a.v[i]); }
 static inline void store_words(int16_t* p, I16 a) { for (int i = 0; i < 16; i++) p[i] = int16_t(a.v[i]); }
-static inline I16 add(I16 a, int32_t b) { ZL_LANES(I16, a.v[i] + b) }
+static inline I16 add(I16 a, int32_t b) { ZL_LANES(I16, int32_t(uint32_t(a.v[i]) + uint32_t(b))) }
 static inline I16 add(I16 a, I16 b) { ZL_LANES(I16, int32_t(uint32_t(a.v[i]) + uint32_t(b.v[i]))) }
 static inline I16 sub(I16 a, I16 b) { ZL_LANES(I16, int32_t(uint32_t(a.v[i]) - uint32_t(b.v[i]))) }
 static inline I16 shift_right_7(I16 a) { ZL_LANES(I16, a.v[i] >> 7) }

@@ -1,0 +1,219 @@
+// Tests of the kernels without Python: built with a plain compiler, run here and, cross-built, on other processors.
+//
+//   g++ -std=c++20 -O2 -ffp-contract=off -I src/zerolayer/native tests/native/kernel_test.cpp ... (see tests/native/build.sh)
+//
+// Prints one line per check and, last, a fingerprint of a small model's logits: it must be the same on every processor and kernel set.
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cpu.hpp"
+#include "engine.hpp"
+
+namespace {
+
+int failures = 0;
+
+void check(bool condition, const std::string& what) {
+  std::printf("%s %s\n", condition ? "ok  " : "FAIL", what.c_str());
+  if (!condition) failures++;
+}
+
+struct Random {
+  uint64_t state;
+  explicit Random(uint64_t seed) : state(seed) {}
+  uint32_t bits() {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return uint32_t(state >> 32);
+  }
+  float between(float low, float high) { return low + (high - low) * (float(bits() >> 8) * 0x1.0p-24f); }
+};
+
+std::vector<float> random_floats(Random* random, size_t n, float size) {
+  std::vector<float> out(n);
+  for (float& x : out) x = random->between(-size, size);
+  return out;
+}
+
+std::vector<const zl::KernelSet*> all_sets() {
+  std::vector<const zl::KernelSet*> sets = zl::supported_kernels();
+  if (const zl::KernelSet* emulated = zl::find_kernels("amx-emulated")) sets.push_back(emulated);
+  return sets;
+}
+
+// Buffers of `rows` quantised rows, padded to blocks of 16 rows as the engine pads them.
+struct Rows {
+  Rows(int rows, int k) : stride(zl::round_up(k, zl::kAlignK)), blocks(stride / zl::kBlockK + 1) {
+    const size_t n = size_t(zl::round_up(rows, 16)) * stride;
+    hi.resize(n + 64);
+    lo.resize(n + 64);
+    words.resize(n + 64);
+    scale.resize(zl::round_up(rows, 16));
+    sum.resize(scale.size() * blocks);
+    view = {hi.data(), lo.data(), words.data(), scale.data(), sum.data(), stride, blocks};
+  }
+  int stride, blocks;
+  std::vector<int8_t> hi, lo;
+  std::vector<int16_t> words;
+  std::vector<float> scale;
+  std::vector<int32_t> sum;
+  zl::Activations view;
+};
+
+struct PackedMatrix {
+  PackedMatrix(const zl::KernelSet* set, const std::vector<float>& w, int n, int k) {
+    matrix.n = n;
+    matrix.k = k;
+    matrix.k_pad = zl::round_up(k, zl::kAlignK);
+    matrix.panels = zl::round_up(n, zl::kPanel) / zl::kPanel;
+    data.resize(matrix.panel_bytes() * matrix.panels + 16384);
+    scale.resize(size_t(matrix.panels) * zl::kPanel);
+    matrix.data = data.data();
+    matrix.scale = scale.data();
+    std::vector<float> zeros(k);
+    for (int tile = 0; tile < matrix.panels * 2; tile++) {
+      const float* rows[16];
+      for (int o = 0; o < 16; o++) rows[o] = tile * 16 + o < n ? w.data() + size_t(tile * 16 + o) * k : zeros.data();
+      set->pack_tile(rows, k, matrix.k_pad, matrix.data + size_t(tile / 2) * matrix.panel_bytes() + (tile % 2) * 1024, matrix.scale + tile * 16);
+    }
+  }
+  int weight(int output, int input) const {
+    const size_t at = size_t(output / 32) * matrix.panel_bytes() + size_t(input / 64) * 2048 + (output % 32) / 16 * 1024 +
+                      size_t(input % 64 / 4) * 64 + (output % 16) * 4 + input % 4;
+    return int(data[at]) - 128;
+  }
+  zl::Matrix matrix;
+  std::vector<uint8_t> data;
+  std::vector<float> scale;
+};
+
+// The product of quantised rows, summed in 64-bit integers by blocks: what every kernel set must give exactly.
+void check_gemm(const zl::KernelSet* set, int rows, int n, int k, bool extreme) {
+  Random random(uint64_t(rows * 1000003 + n * 1009 + k));
+  std::vector<float> w = random_floats(&random, size_t(n) * k, 0.3f);
+  std::vector<float> x = random_floats(&random, size_t(rows) * zl::round_up(k, 16), 2.0f);
+  if (extreme) {
+    for (float& v : w) v = 1.0f;
+    for (float& v : x) v = -1.0f;
+  }
+  const int x_stride = zl::round_up(k, 16);
+  for (int r = 0; r < rows; r++)
+    for (int i = k; i < x_stride; i++) x[size_t(r) * x_stride + i] = 0.0f;
+  const PackedMatrix packed(set, w, n, k);
+  Rows quantised(rows, k), words(rows, k);
+  for (int r = 0; r < rows; r++) {
+    set->quantise(x.data() + size_t(r) * x_stride, k, packed.matrix.k_pad, nullptr, 0.0f, quantised.view, r);
+    zl::kernels_portable()->quantise(x.data() + size_t(r) * x_stride, k, packed.matrix.k_pad, nullptr, 0.0f, words.view, r);
+  }
+  const size_t stride = size_t(packed.matrix.panels) * zl::kPanel;
+  std::vector<float> out(stride * rows);
+  set->gemm(packed.matrix, quantised.view, rows, 0, packed.matrix.panels, zl::Epilogue::kStore, out.data(), stride);
+  int wrong = 0;
+  for (int r = 0; r < rows; r++)
+    for (int o = 0; o < n; o++) {
+      float expected = 0.0f;
+      for (int begin = 0; begin < k; begin += zl::kBlockK) {
+        int64_t sum = 0;
+        for (int i = begin; i < std::min(begin + zl::kBlockK, k); i++) sum += int64_t(packed.weight(o, i)) * words.words[size_t(r) * words.stride + i];
+        expected = begin ? expected + float(int32_t(sum)) : float(int32_t(sum));
+        if (sum != int32_t(sum)) wrong++;
+      }
+      expected = expected * words.scale[r] * packed.scale[o];
+      if (memcmp(&expected, &out[r * stride + o], 4) != 0) wrong++;
+    }
+  check(wrong == 0, std::string(set->name) + " gemm rows=" + std::to_string(rows) + " n=" + std::to_string(n) + " k=" + std::to_string(k) +
+                        (extreme ? " at the largest values" : ""));
+}
+
+void check_exp(const zl::KernelSet* set) {
+  std::vector<float> x(4096), out(4096), sums(17);
+  for (int i = 0; i < 4096; i++) x[i] = -90.0f * float(i) / 4095.0f;
+  set->exp_sum(x.data(), 4096, 0.0f, 1.0f, out.data(), sums.data());
+  double worst = 0.0;
+  bool flushed = true;
+  for (int i = 0; i < 4096; i++) {
+    if (x[i] < -87.0f) flushed = flushed && out[i] == 0.0f;
+    else worst = std::max(worst, std::fabs(double(out[i]) / std::exp(double(x[i])) - 1.0));
+  }
+  check(worst < 2e-7 && flushed, std::string(set->name) + " exp: relative error below 2e-7, zero below -87");
+}
+
+void check_argmax(const zl::KernelSet* set) {
+  std::vector<float> x(1003, -1.0f);
+  x[700] = x[37] = 2.5f;
+  check(set->argmax(x.data(), 1003) == 37, std::string(set->name) + " argmax: the first of the largest");
+  x[1002] = 3.0f;
+  check(set->argmax(x.data(), 1003) == 1002, std::string(set->name) + " argmax: the tail counts");
+}
+
+// A small random model: every tensor F32, shapes that need padding everywhere.
+struct SmallModel {
+  static constexpr int kLayers = 2, kHidden = 96, kHeads = 6, kKvHeads = 2, kHeadDim = 32, kIntermediate = 224, kVocabulary = 301;
+  zl::Shape shape{kLayers, kHidden, kHeads, kKvHeads, kHeadDim, kIntermediate, kVocabulary, 1e-5f, 10000.0f};
+
+  void load(zl::Engine* engine) const {
+    Random random(7);
+    const auto matrix = [&](int rows, int columns, std::vector<float>* hold) {
+      *hold = random_floats(&random, size_t(rows) * columns, 1.7f / std::sqrt(float(columns)));
+      return zl::Tensor{zl::TensorType::kF32, reinterpret_cast<const uint8_t*>(hold->data()), rows, columns};
+    };
+    std::vector<float> a, b, c;
+    for (int layer = 0; layer < kLayers; layer++) {
+      const zl::Tensor q = matrix(kHeads * kHeadDim, kHidden, &a), k = matrix(kKvHeads * kHeadDim, kHidden, &b), v = matrix(kKvHeads * kHeadDim, kHidden, &c);
+      engine->load_qkv(layer, q, k, v, true);
+      engine->load_output(layer, matrix(kHidden, kHeads * kHeadDim, &a));
+      const zl::Tensor gate = matrix(kIntermediate, kHidden, &a), up = matrix(kIntermediate, kHidden, &b);
+      engine->load_gate_up(layer, gate, up);
+      engine->load_down(layer, matrix(kHidden, kIntermediate, &a));
+      a = random_floats(&random, kHidden, 1.0f);
+      b = random_floats(&random, kHidden, 1.0f);
+      engine->load_norms(layer, a.data(), b.data());
+    }
+    const zl::Tensor embedding = matrix(kVocabulary, kHidden, &a);
+    engine->load_embedding(embedding);
+    b = random_floats(&random, kHidden, 1.0f);
+    engine->load_head(embedding, b.data());
+  }
+};
+
+uint64_t fingerprint(const zl::KernelSet* set, int threads, int chunk_tokens) {
+  const SmallModel model;
+  zl::Engine engine(model.shape, {64, 128, chunk_tokens, threads}, set);
+  model.load(&engine);
+  std::vector<int32_t> tokens(70);
+  Random random(11);
+  for (int32_t& token : tokens) token = int32_t(random.bits() % SmallModel::kVocabulary);
+  std::vector<float> logits(tokens.size() * SmallModel::kVocabulary);
+  engine.logits(tokens.data(), int(tokens.size()), logits.data());
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const float x : logits) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    hash = (hash ^ bits) * 1099511628211u;
+  }
+  return hash;
+}
+
+}  // namespace
+
+int main() {
+  for (const zl::KernelSet* set : all_sets()) {
+    for (const int rows : {1, 2, 3, 5, 6, 7, 13, 16, 17, 33}) check_gemm(set, rows, 70, 100, false);
+    check_gemm(set, 3, 40, 4160, false);
+    check_gemm(set, 7, 32, 2048, true);
+    check_exp(set);
+    check_argmax(set);
+  }
+  const uint64_t expected = fingerprint(zl::kernels_portable(), 1, 64);
+  for (const zl::KernelSet* set : all_sets())
+    for (const int threads : {1, 2})
+      for (const int chunk : {64, 16, 5})
+        check(fingerprint(set, threads, chunk) == expected, std::string(set->name) + " model: same bits with " + std::to_string(threads) +
+                                                                " threads and chunks of " + std::to_string(chunk));
+  std::printf("fingerprint %016" PRIx64 "\n", expected);
+  return failures ? EXIT_FAILURE : EXIT_SUCCESS;
+}
