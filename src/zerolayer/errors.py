@@ -1,7 +1,7 @@
 """One tree of errors; every error knows its HTTP status, its gRPC code and what a client should do.
 
-An error says what happened, what the limit is and what to do. Its text is made of constants and numbers only: no prompt, no key
-and no text of another library ever enters a message that leaves the process.
+An error says what happened, what the limit is and what to do. Its text is made of constants and numbers only: no
+prompt, no key and no text of another library ever enters a message that leaves the process.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import ClassVar
 class ZerolayerError(Exception):
     """Base of all errors that are meant to be read by a person or a client.
 
-    ``status`` is the HTTP status, ``grpc_code`` the code of https://grpc.io/docs/guides/status-codes/, ``kind`` the ``type`` member
-    and ``code`` the ``code`` member of OpenAI's error object.
+    ``status`` is the HTTP status, ``grpc_code`` the code of https://grpc.io/docs/guides/status-codes/, ``kind`` the
+    ``type`` member and ``code`` the ``code`` member of OpenAI's error object.
     """
 
     status: ClassVar[int] = 500
@@ -100,6 +100,15 @@ class BodyTooLarge(ZerolayerError):
     grpc_code = 8
     kind = "invalid_request_error"
     code = "request_too_large"
+
+
+class UnsupportedMediaType(ZerolayerError):
+    """The body is not declared as JSON, or is compressed."""
+
+    status = 415
+    grpc_code = 3
+    kind = "invalid_request_error"
+    code = "unsupported_media_type"
 
 
 class HeadersTooLarge(ZerolayerError):

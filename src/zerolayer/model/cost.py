@@ -1,8 +1,9 @@
-"""What a step costs and when a request would be done: a table measured at start and all the time. Pure: no clock, no tensors.
+"""What a step costs and when a request would be done. Pure: no clock, no tensors.
 
-Step time depends on the number of decode rows and on whether a prefill chunk rides along, so the table has a row for each power of
-two of occupancy and for both kinds. A bound is the largest of the last measurements (Clockwork, OSDI 2020, takes the maximum of the
-last ten; here ``_WINDOW``), because a promise needs an upper value and a mean says nothing about the tail.
+Step time depends on the number of decode rows and on whether a prefill chunk rides along, so the table has a row for
+each power of two of occupancy and for both kinds. A bound is the largest of the last measurements (Clockwork, OSDI
+2020, takes the maximum of the last ten; here ``_WINDOW``), because a promise needs an upper value and a mean says
+nothing about the tail.
 """
 
 from __future__ import annotations

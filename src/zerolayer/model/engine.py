@@ -1,7 +1,7 @@
 """What every engine is to the step clock: slots that are opened, stepped and closed.
 
-Two engines exist: ``NativeEngine`` (``native_engine.py``, the CPU kernels) and ``MockEngine`` (``mock_engine.py``, which sleeps).
-All methods are called by the step thread only, except ``describe``.
+Two engines exist: ``NativeEngine`` (``native_engine.py``, the CPU kernels) and ``MockEngine`` (``mock_engine.py``,
+which sleeps). All methods are called by the step thread only, except ``describe``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class SampledToken(msgspec.Struct, frozen=True):
 
 
 class StepPlan(msgspec.Struct, frozen=True):
-    """One step: one decode row for each slot of ``decode``, and at most one chunk of ``prefill_tokens`` prompt tokens of one slot."""
+    """One step: a decode row for each slot of ``decode``, and at most one chunk of one slot's prompt.
+
+    ``prefill_slot`` -1: no chunk.
+    """
 
     decode: Sequence[int]
     prefill_slot: int = -1
@@ -71,7 +74,8 @@ class Engine(Protocol):
     def step(self, plan: StepPlan) -> list[SampledToken]:
         """Run one step; releases the GIL while it computes.
 
-        Returns a token for every decode slot, and for the prefill slot when its prompt is complete. Raises ``EngineFailed``.
+        Returns a token for every decode slot, and for the prefill slot when its prompt is complete. Raises
+        ``EngineFailed``.
         """
 
     def close(self, slot: int) -> None:

@@ -26,7 +26,7 @@ class NativeEngine:
     """Implements ``Engine`` on ``_native.Engine``; one thread calls, except ``describe``."""
 
     def __init__(self, native: _native.Engine, info: EngineInfo, stop_ids: Sequence[int]) -> None:
-        self._native = native
+        self._engine: _native.Engine | None = native
         self._info = info
         self._stop_ids = list(stop_ids)
 
@@ -47,7 +47,8 @@ class NativeEngine:
     ) -> Self:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
 
-        ``stop_ids`` end a generation unless it asks to ignore them. Raises ``StartupError`` when memory or the kernel set is missing.
+        ``stop_ids`` end a generation unless it asks to ignore them. Raises ``StartupError`` when memory or the
+        kernel set is missing.
         """
         name = kernels or _native.kernel_sets()[0]
         try:
@@ -75,7 +76,8 @@ class NativeEngine:
             ) from None
         except RuntimeError:
             raise StartupError(
-                f"There is no memory for {slots} slots of {slot_tokens} tokens. Use fewer (--slots) or shorter (--slot-tokens) slots."
+                f"There is no memory for {slots} slots of {slot_tokens} tokens. Use fewer (--slots) or shorter "
+                "(--slot-tokens) slots."
             ) from None
         megabytes = native.bytes >> 20
         info = EngineInfo(
@@ -132,13 +134,29 @@ class NativeEngine:
         self._native.close(slot)
 
     def shutdown(self) -> None:
-        """Nothing to do: threads sleep between steps and end, with the memory, when the object goes."""
+        self._engine = None  # its threads end and its memory goes with it
+
+    @property
+    def _native(self) -> _native.Engine:
+        if self._engine is None:
+            raise EngineFailed("The engine is shut down.")
+        return self._engine
 
     def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
-        """Teacher-forced logits [len(token_ids), vocabulary] of every position, through slot 0, which must be closed."""
+        """Teacher-forced logits [len(token_ids), vocabulary], through slot 0, which must be closed."""
         out = np.empty((len(token_ids), self._info.vocabulary), dtype=np.float32)
         self._native.logits(np.asarray(token_ids, dtype=np.int32), out)
         return out
+
+
+def needed_bytes(config: ModelConfig, slots: int, slot_tokens: int, chunk_tokens: int) -> int:
+    """What ``load`` takes, within a few per cent: a byte a weight, the embedding as in the file, and the slots' KV."""
+    attention = config.hidden * config.head_dim * (2 * config.heads + 2 * config.kv_heads)
+    per_layer = attention + 3 * config.hidden * config.intermediate
+    weights = config.layers * per_layer + 2 * config.vocabulary * config.hidden
+    kv_token = config.layers * config.kv_heads * (3 * config.head_dim + 8)  # 2 bytes a key, 1 a value, two scales
+    row = 16 * (config.hidden + config.intermediate) + 4 * config.head_dim * (config.heads + 2 * config.kv_heads)
+    return weights + slots * (slot_tokens * kv_token + 6 * config.vocabulary) + (slots + chunk_tokens) * row
 
 
 def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | None) -> TokenLogprob | None:

@@ -1,7 +1,7 @@
 """Programs: the kinds of step that are prepared before the first request.
 
-A step runs the smallest program that covers its active slots. Here a program decides which sampling code the native step enters;
-the arithmetic before it is one function for all.
+A step runs the smallest program that covers its active slots. Here a program decides which sampling code the native
+step enters; the arithmetic before it is one function for all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The step clock: one thread that owns the slots and runs steps while any slot has work.
 
-Two meeting points with the event loop, no others: a mailbox of admissions and cancels (``admit``, ``cancel``; any thread), emptied at
-every step border, and one report per step (``deliver``, called on the step thread).
+Two meeting points with the event loop, no others: a mailbox of admissions and cancels (``admit``, ``cancel``; any
+thread), emptied at every step border, and one report per step (``deliver``, called on the step thread).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _log = logging.getLogger("zerolayer.model")
 class StepReport(msgspec.Struct, frozen=True):
     """What one step border hands to the event loop. Times are monotonic nanoseconds around the native call.
 
-    ``released`` lists slots that are free again: finished, cancelled or failed. A report without rows carries only releases.
+    ``released`` lists slots that are free again: finished, cancelled or failed. A report without rows carries only
+    releases.
     """
 
     started_ns: int

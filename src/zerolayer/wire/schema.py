@@ -49,7 +49,7 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, flat. ``messages`` is set on the chat route, ``prompt`` (text or token ids) on the completions route."""
+    """One request, flat: ``messages`` on the chat route, ``prompt`` (text or token ids) on the completions route."""
 
     route: Route
     model: str

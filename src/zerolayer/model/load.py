@@ -1,0 +1,118 @@
+"""A model file becomes an engine and the words around it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from zerolayer.contract import Contract, model_path
+from zerolayer.errors import StartupError
+from zerolayer.model.engine import Engine
+from zerolayer.model.gguf import GgufFile
+from zerolayer.model.machine import Machine
+from zerolayer.model.mock_engine import MockEngine
+from zerolayer.model.model_config import ModelConfig
+from zerolayer.text.encode import Encoder, build_encoder
+from zerolayer.text.no_template import NoChatTemplate
+from zerolayer.text.template import ChatTemplate
+from zerolayer.text.vocabulary import Vocabulary
+
+_SILENT_S = 1.0  # a start this short needs no progress bar
+_EVERY_S = 0.1
+_BAR = 30
+
+
+class LoadedModel(msgspec.Struct, frozen=True):
+    """Everything that a server needs of a model."""
+
+    engine: Engine
+    vocabulary: Vocabulary
+    encoder: Encoder
+    template: ChatTemplate | NoChatTemplate
+    name: str
+    config: ModelConfig
+
+
+def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedModel:
+    """Open, check and pack the contract's model; ``progress`` gets the lines of a bar after the first second.
+
+    Raises ``StartupError`` (missing file, memory, kernels) and ``ModelFileError`` (damaged or unsupported file).
+    """
+    bar = _ProgressBar(progress)
+    with _opened(model_path(contract)) as gguf:
+        config = ModelConfig.from_gguf(gguf.metadata, gguf.tensors)
+        vocabulary = Vocabulary.from_gguf(gguf.metadata)
+        encoder = build_encoder(vocabulary)
+        template = (
+            NoChatTemplate()
+            if config.chat_template is None
+            else ChatTemplate.compile(config.chat_template, vocabulary, encoder)
+        )
+        engine = _engine(contract, gguf, config, vocabulary, bar)
+    return LoadedModel(engine, vocabulary, encoder, template, contract.model.name, config)
+
+
+def _opened(path: Path) -> GgufFile:
+    return GgufFile.open(path)
+
+
+def _engine(
+    contract: Contract, gguf: GgufFile, config: ModelConfig, vocabulary: Vocabulary, bar: _ProgressBar
+) -> Engine:
+    context = contract.context
+    step_us = contract.engine.mock_step_us
+    if step_us is not None:
+        return MockEngine(
+            slots=context.slots,
+            slot_tokens=context.slot_tokens,
+            chunk_tokens=context.chunk_tokens,
+            step_us=step_us,
+            vocabulary=vocabulary.size,
+            reserved_ids=vocabulary.special_ids.values(),
+        )
+    if context.slot_tokens > config.context:
+        raise StartupError(
+            f"context.slot_tokens is {context.slot_tokens}, and the model was trained for {config.context}. "
+            f"Use --slot-tokens {config.context} or less."
+        )
+    from zerolayer.model.native_engine import NativeEngine, needed_bytes  # the mock engine runs where no kernels do
+
+    machine = Machine.read()
+    needed = needed_bytes(config, context.slots, context.slot_tokens, context.chunk_tokens)
+    if needed > machine.memory:
+        raise StartupError(
+            f"The model and {context.slots} slots of {context.slot_tokens} tokens need {needed >> 20} MB; this process "
+            f"can take {machine.memory >> 20} MB. Use fewer (--slots) or shorter (--slot-tokens) slots, "
+            "or a smaller model."
+        )
+    threads, why = machine.threads(contract.engine.threads)
+    return NativeEngine.load(
+        gguf,
+        config,
+        slots=context.slots,
+        slot_tokens=context.slot_tokens,
+        chunk_tokens=context.chunk_tokens,
+        threads=threads,
+        stop_ids=sorted(vocabulary.eos_ids),
+        notes=(why,),
+        progress=bar.show,
+    )
+
+
+class _ProgressBar:
+    """Lines of a bar, none in the first second."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._next = time.monotonic() + _SILENT_S
+
+    def show(self, what: str, done: int, of: int) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _EVERY_S
+        filled = _BAR * done // of
+        self._write(f"{what} [{'#' * filled}{'.' * (_BAR - filled)}] {100 * done // of:3d} %")

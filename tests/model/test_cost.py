@@ -1,0 +1,61 @@
+"""The cost table: upper bounds from what was measured."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerolayer.model.cost import CostTable
+
+
+def table() -> CostTable:
+    return CostTable(slots=16, chunk_tokens=100)
+
+
+def test_before_the_first_measurement_nothing_is_predicted() -> None:
+    assert table().predict_ns(prompt_tokens=500, max_tokens=100) == 0
+
+
+def test_a_bound_is_never_below_a_measurement_of_the_window() -> None:
+    cost = table()
+    for elapsed in (5_000, 9_000, 7_000):
+        cost.observe(decode_rows=16, prefill=False, elapsed_ns=elapsed)
+    assert cost.decode_bound_ns() >= 9_000
+
+
+def test_old_measurements_leave_the_window() -> None:
+    cost = table()
+    cost.observe(decode_rows=16, prefill=False, elapsed_ns=1_000_000)
+    for _ in range(64):
+        cost.observe(decode_rows=16, prefill=False, elapsed_ns=1_000)
+    assert cost.decode_bound_ns() < 2_000
+
+
+def test_a_bound_holds_with_all_slots_busy_though_only_one_was_measured() -> None:
+    cost = table()
+    cost.observe(decode_rows=1, prefill=False, elapsed_ns=1_000)
+    assert cost.decode_bound_ns() >= 16 * 1_000
+
+
+def test_a_step_with_a_chunk_is_never_cheaper_than_one_without() -> None:
+    cost = table()
+    cost.observe(decode_rows=16, prefill=False, elapsed_ns=9_000)
+    cost.observe(decode_rows=16, prefill=True, elapsed_ns=3_000)
+    assert cost.mixed_bound_ns() == cost.decode_bound_ns()
+
+
+def test_a_request_costs_its_chunks_and_its_tokens_after_the_first() -> None:
+    cost = table()
+    cost.observe(decode_rows=16, prefill=False, elapsed_ns=1_000)
+    cost.observe(decode_rows=16, prefill=True, elapsed_ns=5_000)
+    expected = 3 * cost.mixed_bound_ns() + 9 * cost.decode_bound_ns()
+    assert cost.predict_ns(prompt_tokens=201, max_tokens=10) == expected
+
+
+@given(st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 2000))
+def test_more_work_never_costs_less(prompt: int, more_prompt: int, tokens: int, more_tokens: int) -> None:
+    cost = table()
+    cost.observe(decode_rows=3, prefill=False, elapsed_ns=1_000)
+    cost.observe(decode_rows=3, prefill=True, elapsed_ns=5_000)
+    small = cost.predict_ns(prompt_tokens=prompt, max_tokens=tokens)
+    assert cost.predict_ns(prompt_tokens=prompt + more_prompt, max_tokens=tokens + more_tokens) >= small

@@ -1,0 +1,224 @@
+"""The step clock against the mock engine, whose steps take no time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zerolayer.errors import EngineFailed
+from zerolayer.model.cost import CostTable
+from zerolayer.model.engine import Generation, SampledToken, StepPlan
+from zerolayer.model.mock_engine import MockEngine
+from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.wire.schema import FinishReason, Sampling
+
+SLOTS, CHUNK = 4, 8
+
+
+class Recorder:
+    """Collects reports; ``until`` waits for one that answers a question."""
+
+    def __init__(self) -> None:
+        self.reports: list[StepReport] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, report: StepReport) -> None:
+        with self._changed:
+            self.reports.append(report)
+            self._changed.notify_all()
+
+    def until(self, question: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(question, timeout=10), "the step clock did not come to it"
+
+    def tokens(self, slot: int) -> list[SampledToken]:
+        return [token for report in self.reports for token in report.tokens if token.slot == slot]
+
+    def released(self) -> list[int]:
+        return [slot for report in self.reports for slot in report.released]
+
+
+class CountingClock:
+    """Nanoseconds that go on by one at every look."""
+
+    def __init__(self) -> None:
+        self._now = 0
+
+    def __call__(self) -> int:
+        self._now += 1
+        return self._now
+
+
+class BrokenEngine(MockEngine):
+    """Fails at the given step, counted from 0."""
+
+    def __init__(self, fails_at: int) -> None:
+        super().__init__(slots=SLOTS, slot_tokens=64, chunk_tokens=CHUNK, step_us=0, vocabulary=100)
+        self.left = fails_at
+
+    def step(self, plan: StepPlan) -> list[SampledToken]:
+        self.left -= 1
+        if self.left < 0:
+            raise EngineFailed("broken on purpose")
+        return super().step(plan)
+
+
+def engine(step_us: int = 0) -> MockEngine:
+    return MockEngine(slots=SLOTS, slot_tokens=64, chunk_tokens=CHUNK, step_us=step_us, vocabulary=100)
+
+
+def generation(prompt: Sequence[int], max_tokens: int) -> Generation:
+    return Generation(prompt, Sampling(temperature=0.0), max_tokens)
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def clock(recorder: Recorder) -> Iterator[StepClock]:
+    clock = StepClock(engine(step_us=500), recorder, CountingClock())
+    clock.start()
+    yield clock
+    clock.stop()
+
+
+def test_a_generation_has_all_its_tokens_and_the_last_one_says_why_it_ended(
+    clock: StepClock, recorder: Recorder
+) -> None:
+    clock.admit(0, generation([1, 2, 3], 5))
+    recorder.until(lambda: 0 in recorder.released())
+    tokens = recorder.tokens(0)
+    assert [token.finish for token in tokens] == [None] * 4 + [FinishReason.LENGTH]
+
+
+def test_a_slot_is_released_in_the_report_that_carries_its_last_token(clock: StepClock, recorder: Recorder) -> None:
+    clock.admit(2, generation([1], 3))
+    recorder.until(lambda: 2 in recorder.released())
+    (last,) = [report for report in recorder.reports if report.released]
+    assert [token.finish for token in last.tokens] == [FinishReason.LENGTH]
+
+
+def test_a_long_prompt_is_prefilled_in_chunks_one_a_step(clock: StepClock, recorder: Recorder) -> None:
+    clock.admit(1, generation([7] * (2 * CHUNK + 1), 1))
+    recorder.until(lambda: 1 in recorder.released())
+    assert [report.prefill_slot for report in recorder.reports] == [1, 1, 1]
+
+
+def test_running_slots_decode_in_the_steps_that_prefill_another(clock: StepClock, recorder: Recorder) -> None:
+    clock.admit(0, generation([1], 40))
+    recorder.until(lambda: len(recorder.tokens(0)) >= 2)
+    clock.admit(3, generation([5] * (2 * CHUNK), 1))
+    recorder.until(lambda: 3 in recorder.released())
+    assert all(0 in report.decode for report in recorder.reports if report.prefill_slot == 3)
+
+
+def test_a_cancelled_slot_is_released_and_gives_no_more_tokens(clock: StepClock, recorder: Recorder) -> None:
+    clock.admit(0, generation([1], 60))
+    recorder.until(lambda: len(recorder.tokens(0)) >= 1)
+    clock.cancel(0)
+    recorder.until(lambda: 0 in recorder.released())
+    count = len(recorder.tokens(0))
+    clock.admit(1, generation([1], 3))
+    recorder.until(lambda: 1 in recorder.released())
+    assert len(recorder.tokens(0)) == count
+
+
+def test_a_cancel_in_the_middle_of_a_prompt_releases_the_slot(clock: StepClock, recorder: Recorder) -> None:
+    clock.admit(0, generation([1] * 60, 4))
+    recorder.until(lambda: any(report.prefill_slot == 0 for report in recorder.reports))
+    clock.cancel(0)
+    recorder.until(lambda: 0 in recorder.released())
+    assert recorder.tokens(0) == []
+
+
+def test_a_cancel_of_a_free_slot_is_void(clock: StepClock, recorder: Recorder) -> None:
+    clock.cancel(3)
+    clock.admit(0, generation([1], 2))
+    recorder.until(lambda: 0 in recorder.released())
+    assert recorder.released() == [0]
+
+
+def test_a_cancel_touches_only_its_own_slot(clock: StepClock, recorder: Recorder) -> None:
+    clock.admit(0, generation([1], 50))
+    clock.admit(1, generation([2], 20))
+    recorder.until(lambda: len(recorder.tokens(1)) >= 1)
+    clock.cancel(0)
+    recorder.until(lambda: 1 in recorder.released())
+    assert len(recorder.tokens(1)) == 20
+
+
+def test_a_released_slot_can_be_used_again(clock: StepClock, recorder: Recorder) -> None:
+    for round_ in range(1, 4):
+        clock.admit(0, generation([1], 2))
+        recorder.until(lambda: recorder.released().count(0) == round_)  # noqa: B023 - used within the round
+    assert len(recorder.tokens(0)) == 6
+
+
+def test_the_program_of_a_step_covers_every_slot_of_it(clock: StepClock, recorder: Recorder) -> None:
+    clock.admit(0, generation([1], 60))
+    recorder.until(lambda: len(recorder.tokens(0)) >= 1)
+    clock.admit(1, Generation([2], Sampling(temperature=0.7, top_k=3), 3))
+    recorder.until(lambda: 1 in recorder.released())
+    programs = {report.program for report in recorder.reports if 1 in report.decode or report.prefill_slot == 1}
+    assert programs == {"full"}
+
+
+def test_a_failed_step_releases_every_open_slot_with_the_failure(recorder: Recorder) -> None:
+    clock = StepClock(BrokenEngine(fails_at=3), recorder, CountingClock())
+    clock.admit(0, generation([1], 50))
+    clock.admit(1, generation([1], 50))
+    clock.start()
+    recorder.until(lambda: any(report.failure for report in recorder.reports))
+    clock.stop()
+    (failed,) = [report for report in recorder.reports if report.failure]
+    assert sorted(failed.released) == [0, 1]
+
+
+def test_stop_ends_the_thread_with_work_still_open(recorder: Recorder) -> None:
+    clock = StepClock(engine(step_us=500), recorder, CountingClock())
+    clock.start()
+    clock.admit(0, generation([1], 60))
+    recorder.until(lambda: len(recorder.tokens(0)) >= 1)
+    clock.stop()
+    assert not clock.alive
+
+
+def test_every_step_is_entered_in_the_cost_table(recorder: Recorder) -> None:
+    cost = CostTable(slots=SLOTS, chunk_tokens=CHUNK)
+    clock = StepClock(engine(), recorder, CountingClock(), cost)
+    clock.start()
+    clock.admit(0, generation([1], 5))
+    recorder.until(lambda: 0 in recorder.released())
+    clock.stop()
+    assert cost.decode_bound_ns() > 0
+    assert cost.mixed_bound_ns() > 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, SLOTS - 1), st.integers(1, 40), st.integers(1, 20), st.booleans()), max_size=20
+    )
+)
+def test_whatever_is_admitted_and_cancelled_every_slot_comes_back_exactly_once(
+    arrivals: list[tuple[int, int, int, bool]],
+) -> None:
+    recorder = Recorder()
+    clock = StepClock(engine(), recorder, CountingClock())
+    clock.start()
+    admitted = [0] * SLOTS
+    for slot, prompt, tokens, cancel in arrivals:
+        recorder.until(lambda: recorder.released().count(slot) == admitted[slot])  # noqa: B023
+        clock.admit(slot, generation([1] * prompt, tokens))
+        admitted[slot] += 1
+        if cancel:
+            clock.cancel(slot)
+    recorder.until(lambda: all(recorder.released().count(slot) == admitted[slot] for slot in range(SLOTS)))
+    clock.stop()
+    assert len(recorder.released()) == len(arrivals)
