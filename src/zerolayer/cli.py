@@ -1,0 +1,168 @@
+"""The ``zerolayer`` command: arguments only. Each command calls one function, imported when it is needed.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or contract, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zerolayer.contract import Effective
+
+# Flags of `serve` and `contract`: (name, placeholder, help). Defaults are the contract's, so none is repeated here.
+_FLAGS = (
+    ("model", "PATH", "GGUF file, or the name of a bundled model (smollm2)"),
+    ("host", "ADDRESS", "address to listen on; other than loopback needs --insecure"),
+    ("port", "PORT", "port of the API"),
+    ("admin", "HOST:PORT", "address of /metrics, loopback only"),
+    ("slots", "N", "requests that run at once"),
+    ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
+    ("engine", "KIND", "native, or mock:step_us=5000"),
+    ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
+    ("cors", "ORIGIN", "browser origin that may call, as in https://example.org; may be repeated"),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse ``arguments`` (default: the process's) and run the command; the exit code."""
+    options = _parser().parse_args(arguments)
+    from zerolayer.errors import ContractError, ZerolayerError
+
+    try:
+        return int(options.run(options))
+    except ContractError as error:
+        print(f"zerolayer: {error.message}", file=sys.stderr)
+        return 2
+    except ZerolayerError as error:
+        print(f"zerolayer: {error.message}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output left, as in `zerolayer contract | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="zerolayer",
+        description="An LLM inference server: from a client's bytes straight to the arithmetic.",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    serve = commands.add_parser("serve", help="start the server", description="Start the server.", allow_abbrev=False)
+    _add_contract_flags(serve)
+    serve.set_defaults(run=_serve)
+    chat = commands.add_parser(
+        "chat", help="ask a running server", description="Ask a running server.", allow_abbrev=False
+    )
+    _add_chat(chat)
+    contract = commands.add_parser(
+        "contract",
+        help="print the effective contract",
+        allow_abbrev=False,
+        description="Print the effective contract as TOML, every value with its origin.",
+    )
+    _add_contract_flags(contract)
+    contract.add_argument("--json", action="store_true", help="print JSON instead")
+    contract.set_defaults(run=_contract)
+    return parser
+
+
+def _add_contract_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--contract", metavar="FILE", help="contract file; default contract.toml if it exists [ZEROLAYER_CONTRACT]"
+    )
+    for name, placeholder, text in _FLAGS:
+        twin = "ZEROLAYER_" + name.upper().replace("-", "_")
+        action = "append" if name == "cors" else "store"
+        parser.add_argument(f"--{name}", metavar=placeholder, action=action, help=f"{text} [{twin}]")
+    parser.add_argument(
+        "--insecure", action="store_true", help="serve other machines without keys [ZEROLAYER_INSECURE]"
+    )
+
+
+def _add_chat(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="what to ask; without it, a conversation")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--url", help="address of the server [ZEROLAYER_URL]; default http://127.0.0.1:PORT")
+    where.add_argument("--port", type=_port, help="port of a server on this machine; default 8000 [ZEROLAYER_PORT]")
+    parser.add_argument("--system", metavar="TEXT", help="system message")
+    parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer in tokens")
+    parser.add_argument("--temperature", metavar="T", type=float, help="0 = always the likeliest token")
+    parser.add_argument("--json", action="store_true", help="print one JSON object an answer, with the stages' times")
+    parser.set_defaults(run=_chat)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 65535):
+        raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
+    return int(text)
+
+
+def _effective(options: argparse.Namespace) -> Effective:
+    """The contract that these flags, this environment and the contract file make; warnings go to stderr."""
+    from zerolayer.contract import find_file, load
+
+    flags = {name: getattr(options, name.replace("-", "_")) for name, _, _ in _FLAGS}
+    flags["cors"] = None if options.cors is None else ",".join(options.cors)
+    flags["insecure"] = "true" if options.insecure else None
+    given = {name: value for name, value in flags.items() if value is not None}
+    effective = load(find_file(options.contract, os.environ, Path()), os.environ, given)
+    for warning in effective.warnings:
+        print(f"zerolayer: warning: {warning}", file=sys.stderr)
+    return effective
+
+
+def _serve(options: argparse.Namespace) -> int:
+    effective = _effective(options)
+    from zerolayer.serve import main as serve
+
+    return serve(effective)
+
+
+def _contract(options: argparse.Namespace) -> int:
+    from zerolayer.contract import to_json, to_toml
+
+    effective = _effective(options)
+    print(to_json(effective).decode() if options.json else to_toml(effective), end="\n" if options.json else "")
+    return 0
+
+
+def _chat(options: argparse.Namespace) -> int:
+    from zerolayer.client.terminal import ChatOptions, chat
+
+    return chat(
+        ChatOptions(
+            url=_server_url(options, os.environ),
+            text=options.text,
+            system=options.system,
+            max_tokens=options.max_tokens,
+            temperature=options.temperature,
+            json=options.json,
+        )
+    )
+
+
+def _server_url(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
+    """Flags before environment; within each, the URL before the port."""
+    if options.url or options.port:
+        return str(options.url or f"http://127.0.0.1:{options.port}")
+    return environ.get("ZEROLAYER_URL") or f"http://127.0.0.1:{environ.get('ZEROLAYER_PORT') or 8000}"
+
+
+class _Version(argparse.Action):
+    """``--version``, looked up only when asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import zerolayer
+
+        print(f"zerolayer {zerolayer.__version__}")
+        parser.exit()

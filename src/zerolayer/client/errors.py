@@ -1,0 +1,43 @@
+"""What can go wrong for a client, one class a cause. A caller that handles ``ClientError`` handles them all."""
+
+from __future__ import annotations
+
+from zerolayer.errors import ZerolayerError
+
+
+class ClientError(ZerolayerError):
+    """Base of everything that a ``Client`` raises."""
+
+    code = "client_error"
+
+
+class InvalidAddress(ClientError):
+    """The base URL names no HTTP server."""
+
+
+class NotReachable(ClientError):
+    """Nothing answers at the address."""
+
+
+class BadReply(ClientError):
+    """The other side answered in a form that is not the protocol's."""
+
+
+class CutStream(ClientError):
+    """The stream ended before its end mark: the text so far is not the whole answer."""
+
+
+class Refused(ClientError):
+    """The server answered with an error.
+
+    ``status_code`` is the HTTP status (200 when the error came in a stream), ``error_code`` the ``code`` of OpenAI's
+    error object, ``retry_after_ms`` the wait that the server asks for before a retry, if it asks for one.
+    """
+
+    def __init__(
+        self, message: str, *, status_code: int, error_code: str | None = None, retry_after_ms: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status_code = status_code
+        self.error_code = error_code
+        self.retry_after_ms = retry_after_ms

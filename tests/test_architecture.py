@@ -1,0 +1,69 @@
+"""The order of the house, as the design states it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "zerolayer"
+MODULES = sorted(SOURCE.rglob("*.py"))
+NATIVE = sorted(path for path in (SOURCE / "native").rglob("*") if path.suffix in {".cpp", ".hpp", ".h"})
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+def test_rooms_import_only_down_the_listing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from importlinter.cli import lint_imports
+
+    monkeypatch.chdir(ROOT)
+    exit_code = lint_imports(config_filename="pyproject.toml", no_cache=True, no_logo=True)
+    assert exit_code == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", MODULES + NATIVE, ids=name)
+def test_a_file_has_under_400_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 400
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_function_has_under_60_lines(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    long = [node.name for node in functions if node.end_lineno is not None and node.end_lineno - node.lineno + 1 >= 60]
+    assert long == []
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if path.name == "__init__.py" and path.parent != SOURCE], ids=name
+)
+def test_a_folders_init_holds_its_docstring_and_nothing_else(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree)
+    assert len(tree.body) == 1
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def test_no_folder_or_file_is_called_by_what_it_is_not() -> None:
+    assert [
+        name(path) for path in SOURCE.rglob("*") if path.stem in {"utils", "util", "helpers", "common", "misc"}
+    ] == []
+
+
+def test_guards_stages_are_joined_by_guard_alone() -> None:
+    joined = [
+        name(path)
+        for path in (SOURCE / "guard").glob("*.py")
+        if path.name != "guard.py" and "zerolayer.guard" in path.read_text(encoding="utf-8")
+    ]
+    assert joined == []

@@ -1,0 +1,58 @@
+"""What people install: the wheel, tested where the sources are out of reach."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+pytestmark = pytest.mark.judge
+
+
+def run(*command: str | Path, folder: Path) -> str:
+    """Run a command in ``folder``; its output, which is the failure's text where it fails."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from the source archive, as ``python -m build`` does."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, folder=folder)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment with nothing but the wheel and what it needs."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", wheel, folder=folder)
+    return folder
+
+
+def test_the_wheel_holds_the_package_its_kernels_and_its_licence_and_no_sources_of_kernels(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "zerolayer/py.typed" in names
+    assert any(name.startswith("zerolayer/model/_native.") for name in names)
+    assert any(name.endswith("/LICENSE") for name in names)
+    assert [name for name in names if name.endswith((".cpp", ".hpp", ".h")) or "test" in name] == []
+
+
+def test_the_installed_wheel_imports_its_own_files(installed: Path) -> None:
+    code = "import zerolayer.model._native as native, zerolayer.client.client; print(native.__file__)"
+    path = run(installed / "bin" / "python", "-I", "-c", code, folder=installed).strip()
+    assert Path(path).is_relative_to(installed)
+
+
+def test_the_installed_command_runs(installed: Path) -> None:
+    assert run(installed / "bin" / "zerolayer", "--version", folder=installed).startswith("zerolayer ")
+    assert "slots = 16" in run(installed / "bin" / "zerolayer", "contract", folder=installed)

@@ -1,0 +1,147 @@
+"""A server process: what it prints, how it drains, what it does without descriptors."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from echo_service import chat, get, read_reply
+
+SCRIPT = Path(__file__).with_name("echo_process.py")
+
+
+class Process:
+    def __init__(self, port: int = 0, step_us: int = 1000) -> None:
+        self.child = subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(port), str(step_us)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self.greeting = ""
+        while "Try it" not in self.greeting and (line := self.child.stdout.readline()):
+            self.greeting += line
+        found = re.search(r"address   http://127\.0\.0\.1:(\d+)/v1", self.greeting)
+        self.port = int(found[1]) if found else 0
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+    def ask(self, data: bytes):
+        with closing(self.connect()) as client:
+            client.sendall(data)
+            return read_reply(client)
+
+    def limit(self, descriptors: int) -> None:
+        self.child.stdin.write(f"{descriptors}\n")
+        self.child.stdin.flush()
+        while "limited" not in self.child.stdout.readline():
+            pass
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def start() -> Iterator[type[Process]]:
+    processes = []
+
+    def begin(**given: int) -> Process:
+        processes.append(Process(**given))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.child.kill()
+        process.child.communicate()
+
+
+def test_the_greeting_says_where_what_and_how_to_try(start):
+    greeting = start().greeting
+    for word in ("ready", "address", "metrics", "model     echo", "kernels", "1 thread\n", "slots     2 of"):
+        assert word in greeting
+
+
+def test_sigterm_refuses_new_work_finishes_old_work_and_exits_0(start):
+    process = start(step_us=10_000)
+    with closing(process.connect()) as client:
+        client.sendall(chat("finish me " * 10, stream=True))
+        begun = client.recv(10)
+        process.child.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 5
+        while (ready := process.ask(get("/readyz"))).status == 200:
+            assert time.monotonic() < deadline
+        refused = process.ask(chat("new"))
+        finished = read_reply(client, bytearray(begun))
+    assert ready.status == 503
+    assert (refused.status, refused.error["code"]) == (503, "unavailable")
+    assert int(refused.headers["retry-after-ms"]) >= 1
+    assert finished.complete
+    assert finished.text == "finish me " * 10
+    out, err = process.child.communicate(timeout=10)
+    assert process.child.returncode == 0
+    assert "% of" in out
+    assert "busy time was not arithmetic" in out
+    assert "Traceback" not in err
+
+
+def test_a_second_signal_exits_at_once(start):
+    process = start(step_us=100_000)
+    with closing(process.connect()) as client:
+        client.sendall(chat("slow " * 50, stream=True))
+        client.recv(10)
+        process.child.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + 5
+        while process.ask(get("/readyz")).status == 200:
+            assert time.monotonic() < deadline
+        process.child.send_signal(signal.SIGINT)
+        assert process.child.wait(timeout=5) == 128 + signal.SIGINT
+
+
+def test_a_port_in_use_is_told_with_the_remedy(start):
+    second = start(port=start().port)
+    assert second.child.wait(timeout=10) == 3
+    assert "is in use" in second.greeting
+    assert "--port" in second.greeting
+
+
+def test_without_descriptors_the_loop_does_not_spin_and_recovers(start):
+    process = start()
+    process.limit(3)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(closing(process.connect())) for _ in range(20)]
+        before, began = process.cpu_s(), time.monotonic()
+        time.sleep(1)
+        assert process.cpu_s() - before < 0.5 * (time.monotonic() - began)
+        clients[0].sendall(get("/livez"))
+        assert read_reply(clients[0]).status == 200
+    process.limit(-1)
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            if process.ask(get("/livez")).status == 200:
+                break
+        except ConnectionError:
+            assert time.monotonic() < deadline
+
+
+def test_whoever_comes_when_no_descriptor_is_left_is_told_so(start):
+    process = start()
+    process.limit(1)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(closing(process.connect())) for _ in range(6)]
+        statuses = {read_reply(client).status for client in clients[3:]}
+    assert statuses == {503}
