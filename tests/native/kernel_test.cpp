@@ -111,7 +111,7 @@ void check_gemm(const zl::KernelSet* set, int rows, int n, int k, bool extreme) 
   }
   const size_t stride = size_t(packed.matrix.panels) * zl::kPanel;
   std::vector<float> out(stride * rows);
-  set->gemm(packed.matrix, quantised.view, rows, 0, packed.matrix.panels, zl::Epilogue::kStore, out.data(), stride);
+  set->gemm(packed.matrix, quantised.view, rows, 0, packed.matrix.panels, packed.data.data(), zl::Epilogue::kStore, out.data(), stride);
   int wrong = 0;
   for (int r = 0; r < rows; r++)
     for (int o = 0; o < n; o++) {

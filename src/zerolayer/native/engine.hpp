@@ -102,9 +102,9 @@ class Engine {
   void run_rows();
   void forward(int thread);
   void attention(const Layer& layer, int thread);
-  void feed_forward(const Layer& layer, int thread);
+  void feed_forward(const Layer& layer, const Matrix& next, int thread);
   void quantise_rows(const float* x, size_t stride, int k, const float* norm, int thread);
-  void multiply(const Matrix& m, int rows, Epilogue epilogue, float* out, size_t stride, int thread);
+  void multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread);
   void sample(int thread);
   void commit(const Sampled& sampled);
   Slot& open_slot(int slot);

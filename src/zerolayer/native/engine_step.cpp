@@ -20,16 +20,16 @@ void Engine::forward(int thread) {
   const Span mine = share(rows, thread, pool_.threads());
   for (int r = mine.begin; r < mine.end; r++)
     dequantise_row(embedding_type_, embedding_ + embedding_row_ * rows_[r].token, shape_.hidden, x_ + r * width_);
-  for (const Layer& layer : layers_) {
-    attention(layer, thread);
-    feed_forward(layer, thread);
+  for (size_t l = 0; l < layers_.size(); l++) {
+    attention(layers_[l], thread);
+    feed_forward(layers_[l], l + 1 < layers_.size() ? layers_[l + 1].qkv : head_, thread);
   }
   if (logit_rows_.empty()) return;
   const Span logits = share(int(logit_rows_.size()), thread, pool_.threads());
   for (int i = logits.begin; i < logits.end; i++)
     kernels_->quantise(x_ + logit_rows_[i] * width_, shape_.hidden, head_.k_pad, head_norm_, shape_.rms_eps, activations_, i);
   pool_.barrier();
-  multiply(head_, int(logit_rows_.size()), Epilogue::kStore, logits_, logit_stride_, thread);
+  multiply(head_, layers_[0].qkv, int(logit_rows_.size()), Epilogue::kStore, logits_, logit_stride_, thread);
   pool_.barrier();
   if (sampling_) sample(thread);
 }
@@ -37,7 +37,7 @@ void Engine::forward(int thread) {
 void Engine::attention(const Layer& layer, int thread) {
   const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
   quantise_rows(x_, width_, shape_.hidden, layer.attention_norm, thread);
-  multiply(layer.qkv, rows, Epilogue::kStore, qkv_, qkv_stride_, thread);
+  multiply(layer.qkv, layer.output, rows, Epilogue::kStore, qkv_, qkv_stride_, thread);
   pool_.barrier();
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
     const int head = unit / rows;
@@ -60,17 +60,17 @@ void Engine::attention(const Layer& layer, int thread) {
   }
   pool_.barrier();
   quantise_rows(attended_, attended_stride_, shape_.query_width(), nullptr, thread);
-  multiply(layer.output, rows, Epilogue::kAdd, x_, width_, thread);
+  multiply(layer.output, layer.gate_up, rows, Epilogue::kAdd, x_, width_, thread);
   pool_.barrier();
 }
 
-void Engine::feed_forward(const Layer& layer, int thread) {
+void Engine::feed_forward(const Layer& layer, const Matrix& next, int thread) {
   const int rows = int(rows_.size());
   quantise_rows(x_, width_, shape_.hidden, layer.mlp_norm, thread);
-  multiply(layer.gate_up, rows, Epilogue::kSiluMul, hidden_, hidden_stride_, thread);
+  multiply(layer.gate_up, layer.down, rows, Epilogue::kSiluMul, hidden_, hidden_stride_, thread);
   pool_.barrier();
   quantise_rows(hidden_, hidden_stride_, shape_.intermediate, nullptr, thread);
-  multiply(layer.down, rows, Epilogue::kAdd, x_, width_, thread);
+  multiply(layer.down, next, rows, Epilogue::kAdd, x_, width_, thread);
   pool_.barrier();
 }
 
@@ -81,9 +81,10 @@ void Engine::quantise_rows(const float* x, size_t stride, int k, const float* no
   pool_.barrier();
 }
 
-void Engine::multiply(const Matrix& m, int rows, Epilogue epilogue, float* out, size_t stride, int thread) {
+void Engine::multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread) {
   const Span mine = share(m.panels, thread, pool_.threads());
-  kernels_->gemm(m, activations_, rows, mine.begin, mine.end, epilogue, out, stride);
+  const uint8_t* after = next.data + next.panel_bytes() * share(next.panels, thread, pool_.threads()).begin;
+  kernels_->gemm(m, activations_, rows, mine.begin, mine.end, after, epilogue, out, stride);
 }
 
 void Engine::sample(int thread) {

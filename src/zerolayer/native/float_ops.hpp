@@ -7,6 +7,7 @@
 namespace ZL_ISA {
 
 using zl::Activations;
+using zl::Ahead;
 using zl::AttentionScratch;
 using zl::Epilogue;
 using zl::KvHead;
@@ -84,14 +85,15 @@ static inline void finish_tile_pair(const Matrix& m, int panel, F16 left, F16 ri
 }
 
 template <int kRows>
-static void panel_rows(const Matrix& m, const Activations& a, int row, int panel, Epilogue epilogue, float* out, size_t stride) {
+static void panel_rows(const Matrix& m, const Activations& a, int row, int panel, Ahead ahead, Epilogue epilogue, float* out, size_t stride) {
   const uint8_t* data = m.data + size_t(panel) * m.panel_bytes();
   alignas(64) int32_t sums[kRows * 32];
   F16 left[kRows], right[kRows];
   for (int r = 0; r < kRows; r++) left[r] = right[r] = splat(0.0f);
   for (int block = 0, begin = 0; begin < m.k_pad; block++, begin += zl::kBlockK) {
     const int end = begin + zl::kBlockK < m.k_pad ? begin + zl::kBlockK : m.k_pad;
-    dot_panel<kRows>(data, begin, end, a, row, sums);
+    dot_panel<kRows>(data, begin, end, a, row, ahead, sums);
+    ahead.at += (end - begin) * ahead.lines;
     for (int r = 0; r < kRows; r++) {
       const int32_t correction = int32_t(0u - uint32_t(a.sum[size_t(row + r) * a.sum_stride + block]));
       left[r] = add(left[r], to_float(add(load(sums + r * 32), correction)));
@@ -106,21 +108,25 @@ static void panel_rows(const Matrix& m, const Activations& a, int row, int panel
 
 // The widest instance that fits first; the rest by halving kRows at compile time.
 template <int kRows>
-static void panel_tail(const Matrix& m, const Activations& a, int row, int left, int panel, Epilogue epilogue, float* out, size_t stride) {
+static void panel_tail(const Matrix& m, const Activations& a, int row, int left, int panel, Ahead ahead, Epilogue epilogue, float* out, size_t stride) {
   if constexpr (kRows > 0) {
-    if (left == kRows) panel_rows<kRows>(m, a, row, panel, epilogue, out, stride);
-    else panel_tail<kRows - 1>(m, a, row, left, panel, epilogue, out, stride);
+    if (left == kRows) panel_rows<kRows>(m, a, row, panel, ahead, epilogue, out, stride);
+    else panel_tail<kRows - 1>(m, a, row, left, panel, ahead, epilogue, out, stride);
   }
 }
 
-static void gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, Epilogue epilogue, float* out, size_t stride) {
+static void gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue, float* out,
+                 size_t stride) {
 #if defined(ZL_USE_AMX)
   configure_tiles();
 #endif
+  const int blocks = (rows + kRowBlock - 1) / kRowBlock;
   for (int panel = begin; panel < end; panel++) {
+    Ahead ahead{(const char*)(panel + 1 < end ? m.data + size_t(panel + 1) * m.panel_bytes() : next), (32 + blocks - 1) / blocks};
+    const ptrdiff_t part = ptrdiff_t(ahead.lines) * m.k_pad;  // bytes: 64 a line, m.k_pad / 64 times
     int row = 0;
-    for (; row + kRowBlock <= rows; row += kRowBlock) panel_rows<kRowBlock>(m, a, row, panel, epilogue, out, stride);
-    panel_tail<kRowBlock - 1>(m, a, row, rows - row, panel, epilogue, out, stride);
+    for (; row + kRowBlock <= rows; row += kRowBlock, ahead.at += part) panel_rows<kRowBlock>(m, a, row, panel, ahead, epilogue, out, stride);
+    panel_tail<kRowBlock - 1>(m, a, row, rows - row, panel, ahead, epilogue, out, stride);
   }
 #if defined(ZL_USE_AMX)
   release_tiles();
@@ -159,32 +165,40 @@ static void store_kv(const KvHead& kv, int head_dim, int position, const float* 
   }
 }
 
-// Integer scores of one head to probabilities times value scales, 14 bits in two planes; returns the factor of the result.
+// Integer scores of one head to probabilities times value scales, 14 bits in two planes; returns the factor of the result. What lies
+// beyond `length` in the last block is some other token's: it gets no weight.
 static float softmax_row(const int32_t* scores, float factor, const KvHead& kv, int length, const AttentionScratch& s, int head) {
-  const int blocks = (length + 15) / 16;
-  F16 largest = splat(-1e30f);
-  for (int b = 0; b < blocks; b++) {
-    F16 v = mul(to_float(load(scores + b * 16)), mul(splat(factor), load(kv.key_scale + b * 16)));
-    v = select(first_lanes(length - b * 16), v, splat(-1e30f));
+  const int last = (length - 1) / 16 * 16;
+  const M16 valid = first_lanes(length - last);
+  const F16 scale = splat(factor), nothing = splat(-1e30f);
+  const auto score = [&](int i) { return mul(to_float(load(scores + i)), mul(scale, load(kv.key_scale + i))); };
+  F16 largest = nothing;
+  for (int i = 0; i < last; i += 16) {
+    const F16 v = score(i);
     largest = max(largest, v);
-    store(s.weights + b * 16, v);
+    store(s.weights + i, v);
   }
-  const F16 top = splat(max_lanes(largest));
+  const F16 tail = select(valid, score(last), nothing);
+  store(s.weights + last, tail);
+  const F16 top = splat(max_lanes(max(largest, tail)));
   F16 total = splat(0.0f), peak = splat(0.0f);
-  for (int b = 0; b < blocks; b++) {
-    const F16 e = exp(sub(load(s.weights + b * 16), top));
+  for (int i = 0; i <= last; i += 16) {
+    const F16 e = exp(sub(load(s.weights + i), top));
     total = add(total, e);
-    const F16 w = select(first_lanes(length - b * 16), mul(e, load(kv.value_scale + b * 16)), splat(0.0f));
+    F16 w = mul(e, load(kv.value_scale + i));
+    if (i == last) w = select(valid, w, splat(0.0f));
     peak = max(peak, w);
-    store(s.weights + b * 16, w);
+    store(s.weights + i, w);
   }
   const float strongest = at_least(max_lanes(peak), 1e-30f);
   const F16 quantum = splat(zl::kProbabilityMax / strongest);
-  for (int b = 0; b < blocks; b++) {
-    const I16 p = to_int(mul(load(s.weights + b * 16), quantum));
+  int8_t* high = (int8_t*)s.prob_hi + size_t(head) * s.prob_stride;
+  int8_t* low = (int8_t*)s.prob_lo + size_t(head) * s.prob_stride;
+  for (int i = 0; i <= last; i += 16) {
+    const I16 p = to_int(mul(load(s.weights + i), quantum));
     const I16 hi = shift_right_7(p);
-    store_bytes((int8_t*)s.prob_hi + size_t(head) * s.prob_stride + b * 16, hi);
-    store_bytes((int8_t*)s.prob_lo + size_t(head) * s.prob_stride + b * 16, sub(p, shift_left_7(hi)));
+    store_bytes(high + i, hi);
+    store_bytes(low + i, sub(p, shift_left_7(hi)));
   }
   return strongest / zl::kProbabilityMax / sum_lanes(total);
 }
@@ -214,14 +228,25 @@ static void attend(const KvHead& kv, int head_dim, int group, int length, const 
   }
 }
 
+// Blocks first, so that only one block is searched lane by lane.
 static int argmax(const float* x, int n) {
-  F16 largest = splat(-3.0e38f);
-  int i = 0;
-  for (; i + 16 <= n; i += 16) largest = max(largest, load(x + i));
-  float top = max_lanes(largest);
-  for (; i < n; i++) top = x[i] > top ? x[i] : top;
-  for (int j = 0; j < n; j++)
-    if (x[j] == top) return j;
+  constexpr int kBlock = 256;
+  float top = -__builtin_inff();
+  int best = 0;
+  for (int begin = 0; begin < n; begin += kBlock) {
+    const int end = begin + kBlock < n ? begin + kBlock : n;
+    F16 largest = splat(-__builtin_inff());
+    int i = begin;
+    for (; i + 16 <= end; i += 16) largest = max(load(x + i), largest);  // a NaN on the left is dropped
+    float block_top = max_lanes(largest);
+    for (; i < end; i++) block_top = x[i] > block_top ? x[i] : block_top;
+    if (block_top > top) {
+      top = block_top;
+      best = begin;
+    }
+  }
+  for (int i = best; i < n; i++)
+    if (x[i] == top) return i;
   return 0;  // only NaNs: a broken model must still end in a token
 }
 

@@ -40,6 +40,12 @@ struct Activations {
   int stride = 0, sum_stride = 0;
 };
 
+// The weights that come next: each row block of the running panel fetches its part of them, `lines` cache lines per 64 inputs.
+struct Ahead {
+  const char* at;
+  int lines;
+};
+
 enum class Epilogue { kStore, kAdd, kSiluMul };
 
 // One layer's keys and values of one slot and kv head.
@@ -66,7 +72,9 @@ struct KernelSet {
   // x[k] (times norm weight and 1/rms if norm is not null) to row `row` of `a`; a's padding up to k_pad becomes zero.
   void (*quantise)(const float* x, int k, int k_pad, const float* norm, float eps, const Activations& a, int row);
   // rows x panels [begin, end) of m. kStore: out = value (+ bias); kAdd: out += value; kSiluMul: out[panel * 16 + i] = silu(g) * u.
-  void (*gemm)(const Matrix& m, const Activations& a, int rows, int begin, int end, Epilogue epilogue, float* out, size_t stride);
+  // `next` is what this thread reads after these panels.
+  void (*gemm)(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue, float* out,
+               size_t stride);
   // Rotates v[head_dim] in place; cos and sin have head_dim / 2 entries (halves layout: i pairs with i + head_dim / 2).
   void (*rope)(float* v, int head_dim, const float* cosine, const float* sine);
   void (*store_kv)(const KvHead& kv, int head_dim, int position, const float* key, const float* value);
