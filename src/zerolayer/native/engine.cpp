@@ -65,6 +65,22 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   logit_rows_.reserve(limits.slots);
   sampled_.reserve(limits.slots);
   load_rope_factors(nullptr);
+  touch_memory();
+}
+
+// Every page is written once, so that a request never waits for one and a machine without the memory fails now.
+void Engine::touch_memory() {
+  pool_.run(
+      [](void* context, int thread) {
+        Engine& engine = *static_cast<Engine*>(context);
+        constexpr size_t kPage = 4096;
+        for (const Arena::Block& block : engine.arena_.blocks()) {
+          const size_t pages = block.bytes / kPage, threads = size_t(engine.pool_.threads());
+          volatile char* base = static_cast<volatile char*>(block.base);
+          for (size_t page = pages * thread / threads; page < pages * (thread + 1) / threads; page++) base[page * kPage] = base[page * kPage];
+        }
+      },
+      this);
 }
 
 Engine::Slot& Engine::open_slot(int slot) {

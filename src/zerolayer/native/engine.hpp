@@ -95,6 +95,7 @@ class Engine {
   };
   struct Span { int begin, end; };
 
+  void touch_memory();
   Matrix make_matrix(int n, int k);
   template <class RowOf> void pack(Matrix* m, const RowOf& row_of);
   static Span share(int items, int thread, int threads);
