@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).with_name("front")))
+
 from echo_service import chat, get, read_reply
 
-SCRIPT = Path(__file__).with_name("echo_process.py")
+SCRIPT = Path(__file__).with_name("front") / "echo_process.py"
 
 
 class Process:
@@ -47,8 +49,9 @@ class Process:
     def limit(self, descriptors: int) -> None:
         self.child.stdin.write(f"{descriptors}\n")
         self.child.stdin.flush()
-        while "limited" not in self.child.stdout.readline():
+        while (line := self.child.stdout.readline()) and "limited" not in line:
             pass
+        assert line
 
     def cpu_s(self) -> float:
         fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,0 +1,276 @@
+"""One TCP connection: bytes to requests, one request at a time, replies in order (HTTP/1.1, RFC 9112).
+
+Every wait has an end. A deadline in monotonic nanoseconds belongs to each phase, and one sweep over all connections
+calls ``expire`` with the time, so no request costs a timer. What a client can make the server hold is bounded in each
+direction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from enum import Enum, auto
+from typing import Protocol, cast
+
+from zerolayer.errors import RequestTimeout, ZerolayerError
+from zerolayer.front.exchange import Exchange
+from zerolayer.front.site import Site
+from zerolayer.observe.stages import Stage
+from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
+from zerolayer.wire.http1_reply import CONTINUE
+
+_log = logging.getLogger("zerolayer.front")
+_NEVER = 1 << 63
+
+
+class Phase(Enum):
+    """Where a connection is; the limits that hold depend on it."""
+
+    IDLE = auto()  # no byte of a next request
+    HEAD = auto()
+    BODY = auto()
+    BUSY = auto()  # a complete request is being answered
+    LINGER = auto()  # an error was sent early; what still comes is dropped until the client has read it
+    CLOSED = auto()
+
+
+_READING = frozenset({Phase.IDLE, Phase.HEAD, Phase.BODY})
+
+
+class Router(Protocol):
+    """Decides what a request is for."""
+
+    def check(self, exchange: Exchange) -> ZerolayerError | None:
+        """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""
+
+
+class Connection(asyncio.Protocol):
+    """Created per accepted socket. All methods run on the loop."""
+
+    def __init__(self, site: Site, router: Router, registry: set[Connection], loop: asyncio.AbstractEventLoop) -> None:
+        self._site = site
+        self._router = router
+        self._registry = registry
+        self._loop = loop
+        self._limits = site.limits
+        self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes)
+        self._events: deque[Event] = deque()
+        self._early = bytearray()  # bytes of later requests, not parsed before their turn
+        self._unsent = bytearray()  # what a client that does not read has not taken; coalesced
+        self._phase = Phase.CLOSED
+        self._first_byte_ns = 0
+        self._deadline_ns = _NEVER
+        self._stalled_ns = _NEVER
+        self._dropped = 0
+        self._exchange: Exchange | None = None
+        self._refusal: ZerolayerError | None = None
+        self.draining = False
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._registry.add(self)
+        self._rest()
+
+    def data_received(self, data: bytes) -> None:
+        if self._phase in _READING:
+            self._feed(data)
+        elif self._phase is Phase.BUSY:
+            self._early += data
+            # One whole further request may wait. To stop reading instead would hide that a client leaves.
+            if len(self._early) > self._limits.head_bytes + self._limits.body_bytes:
+                self.cut()
+        elif self._phase is Phase.LINGER:
+            self._dropped += len(data)
+            if self._dropped > self._limits.head_bytes + self._limits.body_bytes:
+                self.cut()
+
+    def eof_received(self) -> None:
+        """A client that closes its half is taken as gone: TCP cannot tell it from one that closed both."""
+        self._leave()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._leave()
+        self._registry.discard(self)
+
+    def pause_writing(self) -> None:
+        self._stalled_ns = self._site.clock_ns() + self._limits.stall_ns
+
+    def resume_writing(self) -> None:
+        self._stalled_ns = _NEVER
+        if self._unsent:
+            unsent, self._unsent = bytes(self._unsent), bytearray()
+            self._transport.write(unsent)
+        if self._stalled_ns != _NEVER:
+            return  # that write filled the buffer again
+        if self._phase is Phase.LINGER:
+            self._linger()
+        else:
+            self._advance()
+
+    # What the exchange calls.
+
+    def write(self, data: bytes) -> None:
+        """Hand bytes to the kernel, or hold them while the client does not read; beyond the limit the client is cut."""
+        if self._phase is Phase.CLOSED:
+            return
+        if self._stalled_ns == _NEVER:
+            self._transport.write(data)
+            return
+        self._unsent += data
+        if len(self._unsent) + self._transport.get_write_buffer_size() > self._limits.unsent_bytes:
+            _log.warning("a client that does not read its stream was cut")
+            self.cut()
+
+    def replied(self, *, keep_alive: bool) -> None:
+        """The reply to the current request is written."""
+        read_whole = self._phase is Phase.BUSY
+        self._exchange = None
+        if self._phase is Phase.CLOSED:
+            return
+        if keep_alive:
+            if self._early or self._events:
+                self._loop.call_soon(self._next)  # not here: other slots of this step wait for their bytes
+            else:
+                self._rest()
+        elif read_whole and not self._unsent:
+            self._phase = Phase.CLOSED
+            self._transport.close()
+        else:
+            self._linger()
+
+    # What the listener calls.
+
+    def expire(self, now_ns: int) -> None:
+        """End what has taken too long."""
+        if now_ns >= self._stalled_ns:
+            _log.warning("a client that does not read its reply was cut")
+            self.cut()
+        elif now_ns < self._deadline_ns:
+            return
+        elif self._phase is Phase.IDLE:
+            self.close()
+        elif self._phase is Phase.LINGER:
+            self.cut()
+        elif self._phase in (Phase.HEAD, Phase.BODY):
+            limit = self._limits.head_ns if self._phase is Phase.HEAD else self._limits.body_ns
+            part = "head" if self._phase is Phase.HEAD else "body"
+            self._fail(RequestTimeout(f"the request {part} took longer than {limit / 1e9:g} s; send it faster"))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered, or its answer is not wholly with the kernel."""
+        return self._phase is Phase.BUSY or bool(self._unsent)
+
+    def close(self) -> None:
+        """Give the kernel what was written, then close."""
+        if self._phase is not Phase.CLOSED:
+            self._leave()
+            self._transport.close()
+
+    def cut(self) -> None:
+        """Reset the connection now; what was not sent is lost."""
+        self._leave()
+        self._transport.abort()
+
+    # Reading.
+
+    def _feed(self, data: bytes | bytearray) -> None:
+        if self._phase is Phase.IDLE:
+            self._begin()
+        self._events.extend(self._http.receive(data))
+        self._advance()
+
+    def _begin(self) -> None:
+        self._first_byte_ns = self._site.clock_ns()
+        self._phase = Phase.HEAD
+        self._deadline_ns = self._first_byte_ns + self._limits.head_ns
+
+    def _advance(self) -> None:
+        while self._events and self._phase in _READING and self._stalled_ns == _NEVER:
+            event = self._events.popleft()
+            if isinstance(event, Message):
+                self._on_message(event)
+            elif isinstance(event, Head):
+                self._on_head(event)
+            elif isinstance(event, Fault):
+                self._fail(event.error)
+        if self._phase is Phase.HEAD and self._http.idle and not self._events:
+            self._rest()  # an empty line between two requests
+
+    def _next(self) -> None:
+        """The turn of what arrived while the last request was answered."""
+        if self._phase is not Phase.BUSY:
+            return
+        self._rest()
+        if self._events:
+            self._begin()
+            self._advance()
+        if self._early and self._phase in _READING:
+            early, self._early = self._early, bytearray()
+            self._feed(early)
+
+    def _on_head(self, head: Head) -> None:
+        now = self._site.clock_ns()
+        self._phase = Phase.BODY
+        self._deadline_ns = now + self._limits.body_ns
+        exchange = self._open(head)
+        self._refusal = self._router.check(exchange)
+        if self._events:
+            return  # the body came along: it is read anyway, and the connection can be kept
+        if self._refusal is not None:
+            exchange.error(self._refusal, keep_alive=False)
+        elif head.expects_continue:
+            self._transport.write(CONTINUE)
+
+    def _on_message(self, message: Message) -> None:
+        exchange = self._exchange or self._open(message.head)
+        exchange.body = message.body
+        exchange.mark(Stage.READ)
+        self._phase = Phase.BUSY
+        self._deadline_ns = _NEVER
+        if self._refusal is not None or exchange.action is None:
+            exchange.error(self._refusal or ZerolayerError("no action for this path; this is a defect of the server"))
+            return
+        try:
+            exchange.action(exchange)
+        except Exception as error:  # noqa: BLE001 - a defect costs its own request, nobody else's
+            exchange.defect(error)
+
+    def _open(self, head: Head | None) -> Exchange:
+        self._exchange = exchange = Exchange(self, self._site, head, self._first_byte_ns)
+        return exchange
+
+    def _fail(self, error: ZerolayerError) -> None:
+        """Answer with an error and read no further request."""
+        exchange = self._exchange or self._open(None)
+        self._events.clear()
+        exchange.error(error, keep_alive=False)
+
+    # Ends.
+
+    def _rest(self) -> None:
+        self._phase = Phase.IDLE
+        self._deadline_ns = self._site.clock_ns() + self._limits.idle_ns
+
+    def _linger(self) -> None:
+        """Closing over unread bytes would reset the connection and destroy the reply, so read and drop for a while."""
+        self._phase = Phase.LINGER
+        self._early.clear()
+        if self._unsent:
+            self._deadline_ns = _NEVER  # the stall limit holds
+            return
+        self._deadline_ns = self._site.clock_ns() + self._limits.linger_ns
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _leave(self) -> None:
+        self._phase = Phase.CLOSED
+        self._unsent.clear()
+        self._early.clear()
+        self._events.clear()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.gone()

@@ -1,0 +1,125 @@
+"""The meeting point with the step thread: slots to running requests, one call on the loop per step.
+
+Hot path: no coroutine, no queue, no task. A slot goes back to the guard's table only when a report lists it as
+released; until then the step thread may still hold it, even though its client has long been answered.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from zerolayer.errors import EngineFailed, ZerolayerError
+from zerolayer.front.defect import log_defect
+from zerolayer.guard.deadline import SlotTable
+from zerolayer.model.engine import Generation, SampledToken
+from zerolayer.model.step_clock import StepReport
+from zerolayer.observe.glue import GlueMeter
+from zerolayer.observe.metrics import Metrics
+from zerolayer.observe.stages import StageClock
+
+
+class Steps(Protocol):
+    """What the dispatcher needs of the step clock; both calls are mailbox letters."""
+
+    def admit(self, slot: int, generation: Generation) -> None:
+        """Give a free slot its work."""
+
+    def cancel(self, slot: int) -> None:
+        """Drop a slot's work at the next step border."""
+
+
+class Running(Protocol):
+    """One request that holds a slot."""
+
+    stages: StageClock
+
+    @property
+    def used_tokens(self) -> int:
+        """Tokens of the slot that are in use."""
+
+    def push(self, token: SampledToken, report: StepReport) -> bool:
+        """Take the step's token and write at most once. True when the reply is complete."""
+
+    def fail(self, error: ZerolayerError) -> None:
+        """End the reply with an error. Never raises."""
+
+
+class Dispatcher:
+    """``on_step`` is called on the loop, once per report, in the order of the steps."""
+
+    def __init__(self, slots: SlotTable, steps: Steps, metrics: Metrics, glue: GlueMeter) -> None:
+        self._slots = slots
+        self._steps = steps
+        self._metrics = metrics
+        self._glue = glue
+        self._running: list[Running | None] = [None] * slots.slots
+
+    @property
+    def running(self) -> int:
+        """Requests that hold a slot and are not answered yet."""
+        return sum(running is not None for running in self._running)
+
+    @property
+    def used_tokens(self) -> int:
+        """Slot tokens in use."""
+        return sum(running.used_tokens for running in self._running if running is not None)
+
+    def start(self, slot: int, generation: Generation, running: Running) -> None:
+        """Put a request into its claimed slot."""
+        self._running[slot] = running
+        self._metrics.admitted(len(generation.prompt))
+        self._steps.admit(slot, generation)
+
+    def cancel(self, slot: int) -> None:
+        """The client is gone: no more tokens for it. The slot is free at the next step border."""
+        if self._running[slot] is not None:
+            self._running[slot] = None
+            self._slots.tighten(slot, 0)
+            self._steps.cancel(slot)
+
+    def on_step(self, report: StepReport) -> None:
+        """Hand the step's tokens to their requests, then give released slots back."""
+        running = self._running
+        started, ended = report.started_ns, report.ended_ns
+        if report.failure is None and ended > started:
+            self._glue.step(started, ended)
+            self._metrics.step(report.program, len(report.tokens))
+        for slot in report.decode:
+            request = running[slot]
+            if request is not None:
+                request.stages.step(started, ended)
+        if report.prefill_slot >= 0:
+            request = running[report.prefill_slot]
+            if request is not None:
+                request.stages.step(started, ended)
+        for slot in report.released:
+            self._slots.release(slot)  # before the replies, which tell the load
+        for token in report.tokens:
+            request = running[token.slot]
+            if request is not None:
+                self._push(request, token, report)
+        for slot in report.released:
+            request = running[slot]
+            if request is not None:  # released, yet neither finished nor cancelled: its step failed
+                running[slot] = None
+                request.fail(report.failure or EngineFailed("the engine dropped this request; send it again"))
+
+    def fail_all(self, error: ZerolayerError) -> None:
+        """The step thread is gone: every running reply ends with ``error`` and every slot comes back."""
+        for slot, request in enumerate(self._running):
+            self._running[slot] = None
+            if request is not None:
+                request.fail(error)
+            self._slots.release(slot)
+
+    def _push(self, request: Running, token: SampledToken, report: StepReport) -> None:
+        try:
+            if not request.push(token, report):
+                return
+        except Exception as error:  # noqa: BLE001 - one reply's defect must not take the step's other slots with it
+            log_defect("a reply was cut", error)
+            request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
+        self._running[token.slot] = None
+        if token.finish is None:  # a stop string: the engine does not know that the text is complete
+            self._slots.tighten(token.slot, 0)
+            self._steps.cancel(token.slot)

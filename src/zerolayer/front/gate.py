@@ -1,0 +1,74 @@
+"""Who may ask at all, decided on the headers: no foreign host name, no foreign browser page, JSON only.
+
+A browser will send requests to 127.0.0.1 for any page. Three checks keep such a page out: the Host header (a name
+that was rebound to this machine), the Origin header, and the content type (a form can post text/plain without asking
+first, but not application/json).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from zerolayer.errors import OriginRefused, UnsupportedMediaType, ZerolayerError
+from zerolayer.wire.http1 import Head
+
+_LOCAL: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """``hosts`` is empty when the listener may be called by any name (not bound to loopback, or insecure)."""
+
+    hosts: frozenset[bytes] = frozenset()
+    origins: frozenset[bytes] = frozenset()
+
+    def check(self, head: Head) -> ZerolayerError | None:
+        """The refusal for this head, or None."""
+        host = head.get(b"host")
+        if self.hosts and (host is None or _name_of(host) not in self.hosts):
+            return OriginRefused(
+                "the host header names another machine than this one; call it as localhost or 127.0.0.1, "
+                "or let a proxy in front set the host header so"
+            )
+        origin = head.get(b"origin")
+        if origin is not None and origin not in self.origins and not _same_origin(origin, host):
+            return OriginRefused(
+                "this browser page may not call the service; its operator can allow one with --cors ORIGIN"
+            )
+        if head.method == "POST":
+            return _check_media(head, from_browser=origin is not None)
+        return None
+
+
+def local_hosts(bound: str) -> frozenset[bytes]:
+    """The names that a listener on the loopback address ``bound`` answers to."""
+    name = f"[{bound}]" if ":" in bound else bound
+    return _LOCAL | {name.lower().encode("ascii")}
+
+
+def _check_media(head: Head, *, from_browser: bool) -> ZerolayerError | None:
+    content_type = head.get(b"content-type")
+    if content_type is None:
+        declared = not from_browser
+    else:
+        declared = content_type.partition(b";")[0].strip().lower() == b"application/json"
+    if not declared:
+        return UnsupportedMediaType("the body must be JSON and say so; send the header content-type: application/json")
+    encoding = head.get(b"content-encoding")
+    if encoding is not None and encoding.lower() != b"identity":
+        return UnsupportedMediaType("the body must not be compressed; send it without content-encoding")
+    return None
+
+
+def _name_of(host: bytes) -> bytes:
+    """Host without port, lower-case; an IPv6 address keeps its brackets (RFC 3986)."""
+    host = host.lower()
+    if host.startswith(b"["):
+        return host[: host.find(b"]") + 1]
+    return host.partition(b":")[0]
+
+
+def _same_origin(origin: bytes, host: bytes | None) -> bool:
+    scheme, separator, authority = origin.lower().partition(b"://")
+    return bool(separator) and scheme in (b"http", b"https") and host is not None and authority == host.lower()

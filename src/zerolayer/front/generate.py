@@ -1,0 +1,150 @@
+"""``POST /v1/chat/completions`` and ``/v1/completions``: from a body to a running request.
+
+All of it happens in one turn of the loop, except that text over 4 KB is tokenised on the helper thread; the slot is
+held meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from functools import partial
+
+from zerolayer.errors import ZerolayerError
+from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.exchange import Exchange
+from zerolayer.front.site import Site
+from zerolayer.front.stream import BodyForm, EventForm, Form, Reply
+from zerolayer.front.transcript import Transcript
+from zerolayer.guard.guard import Guard, Reservation
+from zerolayer.observe.stages import Stage
+from zerolayer.text.decode import Decoder
+from zerolayer.text.vocabulary import Vocabulary
+from zerolayer.wire.openai import BodyLimits, decode_chat, decode_completion
+from zerolayer.wire.openai_stream import StreamWriter
+from zerolayer.wire.schema import Request
+
+Decode = Callable[[bytes, BodyLimits], Request]
+
+
+class Generator:
+    """The two routes that use the model. All methods run on the loop."""
+
+    def __init__(
+        self,
+        *,
+        guard: Guard,
+        dispatcher: Dispatcher,
+        site: Site,
+        limits: BodyLimits,
+        vocabulary: Vocabulary,
+        helper: Executor,
+        deadline_ms: int,
+    ) -> None:
+        self._guard = guard
+        self._dispatcher = dispatcher
+        self._site = site
+        self._limits = limits
+        self._vocabulary = vocabulary
+        self._helper = helper
+        self._deadline_ms = deadline_ms
+        self._loop = asyncio.get_running_loop()
+
+    def chat(self, exchange: Exchange) -> None:
+        """Action of ``POST /v1/chat/completions``."""
+        self._generate(exchange, decode_chat)
+
+    def completion(self, exchange: Exchange) -> None:
+        """Action of ``POST /v1/completions``."""
+        self._generate(exchange, decode_completion)
+
+    def _generate(self, exchange: Exchange, decode: Decode) -> None:
+        try:
+            request = decode(exchange.body, self._limits)
+            exchange.mark(Stage.PARSE)
+            reservation = self._guard.reserve(request)
+            exchange.mark(Stage.GUARD)
+        except ZerolayerError as error:
+            exchange.error(error)
+            return
+        if reservation.long:
+            self._tokenise_aside(exchange, request, reservation)
+        else:
+            self._tokenise(exchange, request, reservation, partial(self._guard.tokenise, request))
+
+    def _tokenise_aside(self, exchange: Exchange, request: Request, reservation: Reservation) -> None:
+        future = self._helper.submit(self._guard.tokenise, request)
+        exchange.on_gone = partial(self._give_up, future, reservation)
+        arrived = partial(self._tokenised, exchange, request, reservation)
+        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))
+
+    def _give_up(self, future: Future[list[int]], reservation: Reservation) -> None:
+        """The client left before its prompt was tokenised; the engine has not heard of it."""
+        future.cancel()
+        self._guard.release(reservation)
+
+    def _tokenised(
+        self, exchange: Exchange, request: Request, reservation: Reservation, future: Future[list[int]]
+    ) -> None:
+        if exchange.on_gone is not None:  # else it has left, and its slot with it
+            exchange.on_gone = None
+            try:
+                self._tokenise(exchange, request, reservation, future.result)
+            except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
+                exchange.defect(error)
+
+    def _tokenise(
+        self, exchange: Exchange, request: Request, reservation: Reservation, result: Callable[[], Sequence[int]]
+    ) -> None:
+        """``result`` gives the ids or raises; whatever fails from here to the engine gives the slot back."""
+        started = False
+        try:
+            ids = result()
+            exchange.mark(Stage.TOKENISE)
+            self._start(exchange, request, reservation, ids)
+            started = True
+        except ZerolayerError as error:
+            exchange.error(error)
+        finally:
+            if not started:
+                self._guard.release(reservation)
+
+    def _start(self, exchange: Exchange, request: Request, reservation: Reservation, ids: Sequence[int]) -> None:
+        generation = self._guard.confirm(reservation, request, ids)
+        transcript = Transcript(Decoder(self._vocabulary), request.stop)
+        reply = Reply(
+            exchange,
+            transcript,
+            self._form(exchange, request, transcript),
+            self._site.metrics,
+            prompt_tokens=len(ids),
+            max_tokens=generation.max_tokens,
+            deadline_ms=self._deadline_ms,
+        )
+        exchange.on_gone = partial(self._abandon, reservation.slot, reply)
+        exchange.mark(Stage.GUARD)
+        self._dispatcher.start(reservation.slot, generation, reply)
+
+    def _abandon(self, slot: int, reply: Reply) -> None:
+        self._dispatcher.cancel(slot)
+        reply.abandon()
+
+    def _form(self, exchange: Exchange, request: Request, transcript: Transcript) -> Form:
+        echo = self._prompt_text(request) if request.echo else ""
+        created, model = int(self._site.wall_s()), self._guard.names.served
+        token_bytes = self._vocabulary.piece_bytes
+        if request.stream:
+            writer = StreamWriter(request.route, exchange.request_id, created, model, request.include_usage)
+            return EventForm(exchange, transcript, writer, token_bytes, echo)
+        asked = request.sampling.top_logprobs is not None
+        return BodyForm(
+            exchange, transcript, request.route, created, model, token_bytes=token_bytes if asked else None, echo=echo
+        )
+
+    def _prompt_text(self, request: Request) -> str:
+        """The prompt in front of the completion (``echo``); ids are decoded."""
+        if isinstance(request.prompt, str):
+            return request.prompt
+        decoder = Decoder(self._vocabulary)
+        return "".join([decoder.push(token_id) for token_id in request.prompt]) + decoder.flush()

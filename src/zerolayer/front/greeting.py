@@ -1,0 +1,47 @@
+"""What a person reads when the server is ready: where it listens, what it serves, and a line to try."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import zerolayer
+from zerolayer.contract import Contract
+from zerolayer.model.engine import EngineInfo
+
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def greeting(contract: Contract, name: str, info: EngineInfo, port: int, admin_port: int, connections: int) -> str:
+    """The text for stdout. ``connections`` is the limit that holds, which the system may have lowered."""
+    host = contract.listen.host
+    address = f"http://{_ANY.get(host, f'[{host}]' if ':' in host else host)}:{port}"
+    question = [{"role": "user", "content": "Why is the sky blue?"}]
+    body = json.dumps({"model": name, "stream": True, "messages": question})
+    lines = [
+        f"zerolayer {zerolayer.__version__} is ready ({process_age_s():.2f} s after the process started)",
+        f"  address   {address}/v1",
+        f"  metrics   http://{contract.listen.admin.rpartition(':')[0]}:{admin_port}/metrics",
+        f"  model     {name}",
+        f"  engine    {info.engine}, kernels {info.kernels}, {info.threads} thread{'s' if info.threads != 1 else ''}",
+        *[f"            {note}" for note in info.notes],
+        f"  slots     {info.slots} of {info.slot_tokens} tokens",
+    ]
+    if connections < contract.limits.connections:
+        lines.append(f"  limit     {connections} connections: the system allows no more open files (ulimit -n)")
+    lines += [
+        "",
+        "Try it:",
+        f"  curl -N {address}/v1/chat/completions -H 'content-type: application/json' -d '{body}'",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def process_age_s() -> float:
+    """Seconds since the kernel started this process (proc(5): field 22 of stat, in ticks since boot)."""
+    fields = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+    started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started_s)

@@ -1,0 +1,223 @@
+"""Sockets that are listened on: who may bind, who is accepted, and what happens when there are no descriptors left.
+
+Accepting is ours rather than the loop's for two reasons: a connection over the limit is answered in one write instead
+of being dropped, and a process that is out of descriptors pauses for a moment instead of spinning on a listener that
+stays readable (EMFILE).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import resource
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from zerolayer.contract import is_loopback
+from zerolayer.errors import StartupError
+from zerolayer.front.connection import Connection
+
+_log = logging.getLogger("zerolayer.front")
+
+BACKLOG = 4096  # a short one is a hidden queue in the kernel: full, it delays a client's first attempt by a second
+_BURST = 64  # accepts in one turn of the loop
+_PAUSE_S = 0.1
+_LINGERING = 32  # refused sockets kept open for a moment, so that closing does not reset what they were told
+_SPARE_DESCRIPTORS = 64  # files, pipes and the refused, beside connections
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def raise_descriptor_limit() -> int:
+    """Set the soft limit of open files to the hard one and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else 1 << 20
+
+
+def affordable_connections(wanted: int, descriptors: int) -> int:
+    """How many of ``wanted`` connections the descriptor limit allows; at least 1."""
+    return max(1, min(wanted, descriptors - _SPARE_DESCRIPTORS))
+
+
+def bind(host: str, port: int, *, insecure: bool, flag: str) -> list[socket.socket]:
+    """Listening sockets for every address of ``host``; port 0 takes a free one. Raises ``StartupError``."""
+    if not insecure and not is_loopback(host):
+        raise StartupError(
+            f"{host} is reachable from other machines and no keys are configured. Use 127.0.0.1, or give --insecure if "
+            "the network itself keeps strangers out."
+        )
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        raise StartupError(f"{host} is no address of this machine. Give {flag} an address such as 127.0.0.1.") from None
+    sockets: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in dict.fromkeys(found):
+            sockets.append(_listening(family, (address[0], port, *address[2:])))
+            port = port or sockets[0].getsockname()[1]
+    except OSError as error:
+        for opened in sockets:
+            opened.close()
+        raise _bind_failure(error, host, port, flag) from None
+    return sockets
+
+
+def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setblocking(False)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        opened.bind(address)
+        opened.listen(BACKLOG)
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
+def _bind_failure(error: OSError, host: str, port: int, flag: str) -> StartupError:
+    if error.errno == errno.EADDRINUSE:
+        return StartupError(
+            f"port {port} on {host} is in use, perhaps by another zerolayer. Stop that, or choose another with {flag}."
+        )
+    if error.errno == errno.EACCES:
+        return StartupError(f"port {port} needs privileges. Choose one above 1023 with {flag}.")
+    return StartupError(
+        f"cannot listen on {host} port {port} ({errno.errorcode.get(error.errno or 0, 'no reason')}). Change {flag}."
+    )
+
+
+class Listener:
+    """Accepts on ``sockets`` until ``stop``. ``make`` builds a connection, which joins ``connections`` itself."""
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        make: Callable[[], Connection],
+        connections: set[Connection],
+        *,
+        limit: int,
+        busy: Callable[[], bytes],
+    ) -> None:
+        self._sockets = sockets
+        self._make = make
+        self._connections = connections
+        self._limit = limit
+        self._busy = busy  # renders the reply to a connection over the limit
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[object]] = set()
+        self._refused: deque[socket.socket] = deque()
+        self._reserve = _open_reserve()
+        self._paused: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return int(self._sockets[0].getsockname()[1])
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._paused = None
+        if not self._stopped:
+            for listening in self._sockets:
+                self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def stop(self) -> None:
+        """Accept no more; open connections stay."""
+        if self._stopped:
+            return
+        self._pause()
+        self._stopped = True
+        for closed in (*self._sockets, *self._refused):
+            closed.close()
+        self._refused.clear()
+        if self._reserve >= 0:
+            os.close(self._reserve)
+
+    def sweep(self) -> None:
+        """Close the refused of the last period."""
+        while self._refused:
+            self._refused.popleft().close()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_BURST):
+            try:
+                accepted, _address = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:
+                continue  # it went away between SYN and accept
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._out_of_descriptors(listening)
+                    return
+                raise
+            self._take(accepted)
+
+    def _take(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        if len(self._connections) + len(self._opening) >= self._limit:
+            self._refuse(accepted)
+            if len(self._refused) > _LINGERING:
+                self._refused.popleft().close()
+            return
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opening: asyncio.Task[object] = self._loop.create_task(self._open(accepted))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+
+    async def _open(self, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, accepted)
+        except OSError:
+            accepted.close()
+
+    def _refuse(self, accepted: socket.socket) -> None:
+        try:
+            accepted.send(self._busy())
+            accepted.shutdown(socket.SHUT_WR)
+        except OSError:
+            accepted.close()
+            return
+        self._refused.append(accepted)
+
+    def _out_of_descriptors(self, listening: socket.socket) -> None:
+        """Free the reserve to answer whoever is first in line, take it back, and look away for a moment."""
+        _log.warning("no descriptors are left; new connections are refused. Raise the limit of open files (ulimit -n)")
+        self.sweep()
+        if self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
+            try:
+                accepted, _address = listening.accept()
+                accepted.setblocking(False)
+                self._refuse(accepted)
+                self.sweep()
+            except OSError:
+                pass  # somebody else took the descriptor, or the client left
+        self._reserve = _open_reserve()
+        self._pause()
+        self._paused = self._loop.call_later(_PAUSE_S, self.start)
+
+    def _pause(self) -> None:
+        if self._paused is not None:
+            self._paused.cancel()
+            self._paused = None
+            return
+        for listening in self._sockets:
+            self._loop.remove_reader(listening.fileno())
+
+
+def _open_reserve() -> int:
+    """A descriptor that is kept for the moment when none is left; -1 if even that is too late."""
+    try:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1

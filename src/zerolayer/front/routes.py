@@ -1,0 +1,61 @@
+"""Path and method to the action that answers; 404 and 405 in the shape that the SDKs read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from zerolayer.errors import MethodNotAllowed, NotFound, ZerolayerError
+from zerolayer.front.exchange import Action, Exchange
+from zerolayer.front.gate import Gate
+from zerolayer.front.site import Header
+
+_MAX_PREFLIGHT_BYTES: Final = 2048
+
+
+class Routes:
+    """``table`` is path -> method -> action; a path that ends in ``/`` stands for everything below it."""
+
+    def __init__(self, gate: Gate, table: Mapping[str, Mapping[str, Action]]) -> None:
+        self._gate = gate
+        self._exact = {path: actions for path, actions in table.items() if not path.endswith("/")}
+        self._below = {path: actions for path, actions in table.items() if path.endswith("/")}
+
+    def check(self, exchange: Exchange) -> ZerolayerError | None:
+        """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""
+        head = exchange.head
+        refusal = self._gate.check(head)
+        if refusal is not None:
+            return refusal
+        actions = self._find(head.path)
+        if actions is None:
+            return NotFound("there is nothing at this path; /v1/chat/completions, /v1/completions and /v1/models exist")
+        action = actions.get("GET" if head.method == "HEAD" else head.method)
+        if action is None and head.method == "OPTIONS" and head.get(b"origin") in self._gate.origins:
+            action = _preflight
+        allowed = sorted({*actions, "HEAD"} if "GET" in actions else actions)
+        exchange.allow = ", ".join(allowed).encode("ascii")
+        if action is None:
+            return MethodNotAllowed(f"this path does not take that method; use {' or '.join(allowed)}")
+        exchange.action = action
+        return None
+
+    def _find(self, path: str) -> Mapping[str, Action] | None:
+        actions = self._exact.get(path)
+        if actions is None:
+            for prefix, below in self._below.items():
+                if path.startswith(prefix) and len(path) > len(prefix):
+                    return below
+        return actions
+
+
+def _preflight(exchange: Exchange) -> None:
+    """Answer a browser that asks before it calls (Fetch standard, CORS-preflight). Only allowed origins come here."""
+    wanted = exchange.head.get(b"access-control-request-headers")
+    headers: tuple[Header, ...] = (
+        (b"access-control-allow-methods", exchange.allow),
+        (b"access-control-max-age", b"600"),
+    )
+    if wanted is not None and len(wanted) <= _MAX_PREFLIGHT_BYTES:
+        headers = (*headers, (b"access-control-allow-headers", wanted))
+    exchange.reply(204, headers, b"")

@@ -1,0 +1,86 @@
+"""The tables of paths: what the service answers, and what its admin listener answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from zerolayer.errors import ModelNotFound, Unavailable
+from zerolayer.front.exchange import JSON, Action, Exchange
+from zerolayer.front.generate import Generator
+from zerolayer.front.site import Header
+from zerolayer.guard.guard import Guard
+from zerolayer.observe.metrics import CONTENT_TYPE
+from zerolayer.wire.openai_reply import ModelCard, model_body, models_body
+
+_MODELS: Final = "/v1/models"
+_NO_STORE: Final[Header] = (b"cache-control", b"no-store")
+
+
+class Health:
+    """``/livez`` says that the process answers, ``/readyz`` that it takes work; neither waits for the engine."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def live(self, exchange: Exchange) -> None:
+        """Always 200: the loop runs."""
+        exchange.reply(200, (JSON, _NO_STORE), b'{"status":"live"}')
+
+    def ready(self, exchange: Exchange) -> None:
+        """200, or 503 while draining or when the engine cannot go on."""
+        closed: Unavailable | None = self._guard.closed
+        if closed is None:
+            exchange.reply(200, (JSON, _NO_STORE), b'{"status":"ready"}')
+        else:
+            exchange.error(closed)
+
+    def table(self) -> dict[str, Mapping[str, Action]]:
+        """Path -> method -> action."""
+        return {"/livez": {"GET": self.live}, "/readyz": {"GET": self.ready}, "/health": {"GET": self.ready}}
+
+
+class Models:
+    """``GET /v1/models``: the names that a request may use. ``created`` is the start of the service in Unix seconds."""
+
+    def __init__(self, guard: Guard, created: int, served_by: Mapping[str, str | int]) -> None:
+        self._names = guard.names
+        self._created = created
+        self._tokens = guard.shape.slot_tokens
+        self._served_by = served_by
+
+    def listed(self, exchange: Exchange) -> None:
+        """All names."""
+        exchange.reply(200, (JSON,), models_body([self._card(name) for name in self._names.listed()]))
+
+    def one(self, exchange: Exchange) -> None:
+        """One name, or 404."""
+        name = unquote(exchange.head.path[len(_MODELS) + 1 :])
+        if not self._names.known(name):
+            exchange.error(ModelNotFound("this model does not exist; GET /v1/models lists the names", param="model"))
+            return
+        exchange.reply(200, (JSON,), model_body(self._card(name)))
+
+    def _card(self, name: str) -> ModelCard:
+        return ModelCard(name, self._created, self._tokens, zerolayer=self._served_by)
+
+
+def service_table(generator: Generator, models: Models, health: Health) -> dict[str, Mapping[str, Action]]:
+    """What the service itself answers."""
+    return {
+        "/v1/chat/completions": {"POST": generator.chat},
+        "/v1/completions": {"POST": generator.completion},
+        _MODELS: {"GET": models.listed},
+        _MODELS + "/": {"GET": models.one},
+        **health.table(),
+    }
+
+
+def admin_table(render_metrics: Callable[[], bytes], health: Health) -> dict[str, Mapping[str, Action]]:
+    """What only this machine may ask."""
+
+    def metrics(exchange: Exchange) -> None:
+        exchange.reply(200, ((b"content-type", CONTENT_TYPE), _NO_STORE), render_metrics())
+
+    return {"/metrics": {"GET": metrics}, **health.table()}

@@ -1,0 +1,178 @@
+"""Counters and histograms under vLLM's names, rendered on scrape (Prometheus text format 0.0.4).
+
+Existing dashboards and routers read ``vllm:*``; what they have no name for is ``zerolayer:*``. Counting costs a
+bisect or an addition; everything else is left to the scrape.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from zerolayer.observe.stages import STAGE_NAMES, Stage, StageClock
+
+CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+
+_FIRST_TOKEN_S: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
+)  # fmt: skip
+_BETWEEN_TOKENS_S: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+)  # fmt: skip
+_REQUEST_S: Final = (
+    0.01, 0.025, 0.05, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0,
+)  # fmt: skip
+_NS: Final = 1e-9
+
+
+class Gauges(msgspec.Struct, frozen=True):
+    """What the rooms above report at a scrape."""
+
+    running: int = 0
+    used_tokens: int = 0
+    total_tokens: int = 1
+    free_slots: int = 0
+    connections: int = 0
+    glue_share: float | None = None
+
+
+class Histogram:
+    """Cumulative buckets with upper bounds (inclusive, as Prometheus has it), sum and count."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def lines(self, name: str, labels: str) -> Iterator[str]:
+        """The samples, without HELP and TYPE."""
+        total = 0
+        for bound, count in zip((*map(repr, self._bounds), "+Inf"), self._counts, strict=True):
+            total += count
+            yield f'{name}_bucket{{{labels},le="{bound}"}} {total}'
+        yield f"{name}_sum{{{labels}}} {self._sum!r}"
+        yield f"{name}_count{{{labels}}} {total}"
+
+
+class Metrics:
+    """One service's totals. One writer: the event loop."""
+
+    def __init__(self, model_name: str) -> None:
+        self._labels = f'model_name="{_escape(model_name)}"'
+        self.first_token = Histogram(_FIRST_TOKEN_S)
+        self.between_tokens = Histogram(_BETWEEN_TOKENS_S)
+        self._end_to_end = Histogram(_REQUEST_S)
+        self._prefill = Histogram(_REQUEST_S)
+        self._prompt_tokens = 0
+        self._generation_tokens = 0
+        self._finished: dict[str, int] = {"stop": 0, "length": 0, "abort": 0, "error": 0}
+        self._refused: dict[str, int] = {}
+        self._steps: dict[str, int] = {}
+        self._stage_ns = [0] * len(Stage)
+
+    def step(self, program: str, tokens: int) -> None:
+        """A step ran and chose ``tokens`` tokens."""
+        self._steps[program] = self._steps.get(program, 0) + 1
+        self._generation_tokens += tokens
+
+    def admitted(self, prompt_tokens: int) -> None:
+        """A request got its slot."""
+        self._prompt_tokens += prompt_tokens
+
+    def finished(self, reason: str, stages: StageClock) -> None:
+        """An admitted request ended: ``stop``, ``length``, ``abort`` (the client went away) or ``error``."""
+        self._finished[reason] += 1
+        spent = stages.spent_ns()
+        self._end_to_end.observe(stages.elapsed_ns * _NS)
+        self._prefill.observe(spent[Stage.PREFILL] * _NS)
+        for stage, nanoseconds in enumerate(spent):
+            self._stage_ns[stage] += nanoseconds
+
+    def refused(self, code: str) -> None:
+        """A request ended with an error of its own; ``code`` is one of the error tree's, so the label stays bounded."""
+        self._refused[code] = self._refused.get(code, 0) + 1
+
+    def render(self, gauges: Gauges) -> bytes:
+        """The whole page."""
+        return ("\n".join(self._lines(gauges)) + "\n").encode()
+
+    def _lines(self, gauges: Gauges) -> Iterator[str]:
+        labels = self._labels
+        usage = gauges.used_tokens / max(1, gauges.total_tokens)
+        yield from _single("vllm:num_requests_running", "gauge", "Requests that hold a slot.", labels, gauges.running)
+        yield from _single("vllm:num_requests_waiting", "gauge", "Always 0: there is no queue.", labels, 0)
+        yield from _single("vllm:kv_cache_usage_perc", "gauge", "Slot tokens in use, 1 = all.", labels, usage)
+        yield from self._histogram(
+            "vllm:time_to_first_token_seconds", "First byte read to first token.", self.first_token
+        )
+        yield from self._histogram("vllm:inter_token_latency_seconds", "Between two tokens.", self.between_tokens)
+        yield from self._histogram("vllm:e2e_request_latency_seconds", "First byte to last byte.", self._end_to_end)
+        yield from _single("vllm:prompt_tokens_total", "counter", "Prompt tokens.", labels, self._prompt_tokens)
+        yield from _single("vllm:generation_tokens_total", "counter", "Tokens chosen.", labels, self._generation_tokens)
+        yield from _family(
+            "vllm:request_success_total",
+            "counter",
+            "Requests that ended.",
+            labels,
+            "finished_reason",
+            self._finished.items(),
+        )
+        yield from self._histogram("vllm:request_prefill_time_seconds", "Steps up to the first token.", self._prefill)
+        yield from self._own_lines(gauges)
+
+    def _own_lines(self, gauges: Gauges) -> Iterator[str]:
+        labels = self._labels
+        stages = ((name, spent * _NS) for name, spent in zip(STAGE_NAMES, self._stage_ns, strict=True))
+        yield from _family("zerolayer:stage_seconds_total", "counter", "Time by stage.", labels, "stage", stages)
+        yield from _family(
+            "zerolayer:refused_total",
+            "counter",
+            "Requests with an error.",
+            labels,
+            "code",
+            sorted(self._refused.items()),
+        )
+        yield from _family(
+            "zerolayer:steps_total", "counter", "Steps by program.", labels, "program", sorted(self._steps.items())
+        )
+        yield from _single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
+        yield from _single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)
+        if gauges.glue_share is not None:
+            yield from _single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
+
+    def _histogram(self, name: str, about: str, histogram: Histogram) -> Iterator[str]:
+        yield from _head(name, "histogram", about)
+        yield from histogram.lines(name, self._labels)
+
+
+def _head(name: str, kind: str, about: str) -> Iterator[str]:
+    yield f"# HELP {name} {about}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _single(name: str, kind: str, about: str, labels: str, value: float) -> Iterator[str]:
+    yield from _head(name, kind, about)
+    yield f"{name}{{{labels}}} {value!r}"
+
+
+def _family(
+    name: str, kind: str, about: str, labels: str, label: str, values: Iterable[tuple[str, float]]
+) -> Iterator[str]:
+    yield from _head(name, kind, about)
+    for key, value in values:
+        yield f'{name}{{{labels},{label}="{_escape(key)}"}} {value!r}'
+
+
+def _escape(value: str) -> str:
+    """A label value (Prometheus exposition format: backslash, quote and line feed are escaped)."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

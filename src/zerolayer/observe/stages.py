@@ -1,0 +1,83 @@
+"""Where a request's time went: nine stages that partition it, first byte read to last byte given to the kernel.
+
+A partition, not a set of timers: every mark closes the span since the previous mark, so the stages sum to the whole
+exactly. *Arithmetic* is ``prefill`` and ``decode``: wall time of steps that hold a row of the request. Work on
+earlier tokens that overlaps a running step is hidden behind that step and belongs to it. All times are monotonic
+nanoseconds.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Stage(IntEnum):
+    """The stages in the order in which a request meets them; the names are the same everywhere."""
+
+    READ = 0  # first byte to complete body
+    PARSE = 1  # bytes to Request
+    GUARD = 2  # may it run, and where
+    TOKENISE = 3  # text to ids
+    WAIT = 4  # no step holds a row of it: mailbox, step borders
+    PREFILL = 5  # steps up to the first token
+    DECODE = 6  # steps after it
+    FRAME = 7  # hand-over and rendering after the last step
+    WRITE = 8  # the last write
+
+
+STAGE_NAMES: Final = tuple(stage.name.lower() for stage in Stage)
+ARITHMETIC: Final = (Stage.PREFILL, Stage.DECODE)
+
+
+class StageClock:
+    """One request's account. A time before the last mark adds nothing: clocks read on two threads may cross."""
+
+    __slots__ = ("_computing", "_last_ns", "_spent", "started_ns")
+
+    def __init__(self, first_byte_ns: int) -> None:
+        self.started_ns = first_byte_ns
+        self._last_ns = first_byte_ns
+        self._spent = [0] * len(Stage)
+        self._computing = Stage.PREFILL
+
+    def mark(self, stage: Stage, now_ns: int) -> None:
+        """Everything since the last mark belongs to ``stage``."""
+        if now_ns > self._last_ns:
+            self._spent[stage] += now_ns - self._last_ns
+            self._last_ns = now_ns
+
+    def step(self, started_ns: int, ended_ns: int) -> None:
+        """A step held a row of this request: what lies before it is ``wait``, the step itself is arithmetic."""
+        last = self._last_ns
+        spent = self._spent
+        if started_ns > last:
+            spent[Stage.WAIT] += started_ns - last
+            last = started_ns
+        if ended_ns > last:
+            spent[self._computing] += ended_ns - last
+            last = ended_ns
+        self._last_ns = last
+
+    def first_token(self) -> None:
+        """Steps after this one are ``decode``."""
+        self._computing = Stage.DECODE
+
+    @property
+    def elapsed_ns(self) -> int:
+        """First byte to the last mark; equals the sum of ``spent_ns``."""
+        return self._last_ns - self.started_ns
+
+    def spent_ns(self) -> tuple[int, ...]:
+        """Nanoseconds of each stage, in the order of ``Stage``."""
+        return tuple(self._spent)
+
+    def spent_us(self) -> dict[str, int]:
+        """Microseconds by stage name, rounded along the running sum, so that they too sum to the whole."""
+        spent: dict[str, int] = {}
+        total = before = 0
+        for name, nanoseconds in zip(STAGE_NAMES, self._spent, strict=True):
+            total += nanoseconds
+            spent[name] = total // 1000 - before
+            before = total // 1000
+        return spent

@@ -1,0 +1,392 @@
+"""Composition root: builds model, guard and front, starts them, drains them.
+
+Threads: the event loop (sockets and every decision), the step thread (``StepClock``), the kernels' workers, and one
+helper thread for text over 4 KB. Loop and step thread meet in the mailbox of the step clock and in one
+``Dispatcher.on_step`` call per step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import uvloop
+
+import zerolayer
+from zerolayer.contract import Contract, Effective, is_loopback
+from zerolayer.errors import EngineFailed, InvalidRequest, Unavailable
+from zerolayer.front.connection import Connection, Router
+from zerolayer.front.defect import on_loop_exception
+from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.gate import Gate, local_hosts
+from zerolayer.front.generate import Generator
+from zerolayer.front.greeting import greeting
+from zerolayer.front.listener import Listener, affordable_connections, bind, raise_descriptor_limit
+from zerolayer.front.routes import Routes
+from zerolayer.front.service import Health, Models, admin_table, service_table
+from zerolayer.front.site import ConnectionLimits, Site
+from zerolayer.guard.deadline import SlotTable
+from zerolayer.guard.guard import Guard, MessageEncoder, Names, Shape
+from zerolayer.model.cost import CostTable
+from zerolayer.model.engine import Engine, Generation, StepPlan
+from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.observe.glue import GlueMeter
+from zerolayer.observe.metrics import Gauges, Metrics
+from zerolayer.text.vocabulary import Vocabulary
+from zerolayer.wire.http1_reply import response
+from zerolayer.wire.openai import BodyLimits
+from zerolayer.wire.openai_reply import error_body
+from zerolayer.wire.schema import Message, Sampling
+
+if TYPE_CHECKING:
+    from zerolayer.model.load import LoadedModel
+
+_log = logging.getLogger("zerolayer.serve")
+
+Progress = Callable[[str], None]
+
+GRACE_S = 10.0  # for running streams, after the first signal
+_FLUSH_S = 1.0  # for the last bytes, after that
+_SWEEP_S = 0.25
+_ADMIN_CONNECTIONS = 64
+_MEASURED_ROWS = 16  # at start; the cost table scales from there
+_MEASURED_TOKENS = 8
+_NS_PER_S = 1_000_000_000
+_SWITCH_S = 0.0005  # a helper thread in pure Python may keep the loop waiting for this long, not for the default 5 ms
+
+
+class Server:
+    """One service on its two listeners, inside a running loop. Raises ``StartupError`` when an address is taken."""
+
+    def __init__(self, contract: Contract, loaded: LoadedModel, limits: ConnectionLimits, sweep_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(on_loop_exception)
+        self._contract = contract
+        self._loaded = loaded
+        self._sweep_s = sweep_s
+        self._clock_ns = time.monotonic_ns
+        self._connections: set[Connection] = set()
+        self._admin_connections: set[Connection] = set()
+        self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
+        self.info = loaded.engine.describe()
+        self.slots = SlotTable(self.info.slots, self._clock_ns)
+        self.cost = CostTable(slots=self.info.slots, chunk_tokens=self.info.chunk_tokens)
+        self.glue = GlueMeter()
+        self.metrics = Metrics(loaded.name)
+        self.steps = StepClock(loaded.engine, self._deliver, self._clock_ns, self.cost)
+        self.guard = self._build_guard()
+        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
+        hosts, admin_hosts = _hosts(contract)
+        origins = frozenset(origin.encode("ascii") for origin in contract.listen.cors)
+        self._site = self._build_site(limits, self.metrics, self.glue, origins)
+        health = Health(self.guard)
+        router = Routes(Gate(hosts, origins), service_table(self._build_generator(), self._build_models(), health))
+        admin = Routes(Gate(admin_hosts), admin_table(self._render_metrics, health))
+        self._listener, self._admin = self._listen(router, admin, limits)
+
+    @property
+    def port(self) -> int:
+        """Port of the service."""
+        return self._listener.port
+
+    @property
+    def admin_port(self) -> int:
+        """Port of the admin listener."""
+        return self._admin.port
+
+    def start(self) -> None:
+        """Begin to answer."""
+        _measure(self._loaded.engine, self.cost)
+        self.steps.start()
+        self._listener.start()
+        self._admin.start()
+        self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+
+    async def drain(self, grace_s: float = GRACE_S) -> None:
+        """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
+        self.guard.close(Unavailable("the server is shutting down; send the request again in a moment"))
+        for connection in self._connections:
+            connection.draining = True
+        if not await self._quiet(grace_s):
+            self.dispatcher.fail_all(
+                Unavailable("the server shut down before the reply was complete; send the request again")
+            )
+
+    async def close(self) -> None:
+        """Stop listening, flush, stop the step thread, give the engine's memory back."""
+        self._sweeper.cancel()
+        self._listener.stop()
+        self._admin.stop()
+        connections = self._connections | self._admin_connections
+        for connection in connections:
+            connection.close()
+        deadline = self._loop.time() + _FLUSH_S
+        while self._connections or self._admin_connections:
+            if self._loop.time() >= deadline:
+                break
+            await asyncio.sleep(0.01)
+        for connection in self._connections | self._admin_connections:
+            connection.cut()
+        self.steps.stop()
+        self._helper.shutdown(cancel_futures=True)
+        self._loaded.engine.shutdown()
+        await asyncio.sleep(0)  # reports and closings that are already on their way
+
+    def glue_line(self) -> str:
+        """What share of the busy time was not arithmetic, for people."""
+        now = self._clock_ns()
+        share = self.glue.share(now)
+        if share is None:
+            return "no request was served"
+        return f"{share:.2%} of {self.glue.busy_ns(now) / _NS_PER_S:.1f} s busy time was not arithmetic"
+
+    def _deliver(self, report: StepReport) -> None:
+        self._loop.call_soon_threadsafe(self.dispatcher.on_step, report)
+
+    def _build_guard(self) -> Guard:
+        contract, loaded = self._contract, self._loaded
+        vocabulary = loaded.vocabulary
+        return Guard(
+            names=Names(loaded.name, frozenset(contract.model.aliases)),
+            shape=Shape(
+                slot_tokens=self.info.slot_tokens,
+                default_max_tokens=contract.limits.default_max_tokens,
+                vocabulary=vocabulary.size,
+                longest_piece_bytes=_longest_piece(vocabulary),
+                template_tokens=_template_tokens(loaded.template),
+                bos_id=vocabulary.bos_id,
+                add_bos=vocabulary.add_bos,
+            ),
+            slots=self.slots,
+            encoder=loaded.encoder,
+            template=loaded.template,
+            predict_ns=self._predict_ns,
+            refusal=contract.refusal.message,
+        )
+
+    def _predict_ns(self, prompt_tokens: int, max_tokens: int) -> int:
+        return self.cost.predict_ns(prompt_tokens=prompt_tokens, max_tokens=max_tokens)
+
+    def _build_site(
+        self, limits: ConnectionLimits, metrics: Metrics, glue: GlueMeter, origins: frozenset[bytes] = frozenset()
+    ) -> Site:
+        return Site(limits, self._clock_ns, time.time, zerolayer.__version__, self._load_hint, metrics, glue, origins)
+
+    def _build_generator(self) -> Generator:
+        limits = self._contract.limits
+        return Generator(
+            guard=self.guard,
+            dispatcher=self.dispatcher,
+            site=self._site,
+            limits=BodyLimits(
+                body_bytes=limits.body_bytes,
+                json_messages=limits.json_messages,
+                max_tokens=limits.max_tokens,
+                default_max_tokens=limits.default_max_tokens,
+                temperature=limits.temperature,
+                stop=limits.stop,
+                n=limits.n,
+                top_logprobs=limits.top_logprobs,
+                outside=limits.outside,
+            ),
+            vocabulary=self._loaded.vocabulary,
+            helper=self._helper,
+            deadline_ms=self._contract.deadline.default_ms,
+        )
+
+    def _build_models(self) -> Models:
+        info = self.info
+        served_by: dict[str, str | int] = {
+            "engine": info.engine,
+            "kernels": info.kernels,
+            "threads": info.threads,
+            "slots": info.slots,
+        }
+        return Models(self.guard, int(time.time()), served_by)
+
+    def _listen(self, router: Router, admin: Router, limits: ConnectionLimits) -> tuple[Listener, Listener]:
+        listen = self._contract.listen
+        wanted = self._contract.limits.connections
+        self.connections = affordable_connections(wanted, raise_descriptor_limit())
+        sockets = bind(listen.host, listen.port, insecure=listen.insecure, flag="--port")
+        try:
+            admin_sockets = bind(*listen.admin_address, insecure=False, flag="--admin")
+        except BaseException:
+            for opened in sockets:
+                opened.close()
+            raise
+        # The admin listener's accounts are its own: a scrape is no work.
+        admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
+
+        def make() -> Connection:
+            return Connection(self._site, router, self._connections, self._loop)
+
+        def make_admin() -> Connection:
+            return Connection(admin_site, admin, self._admin_connections, self._loop)
+
+        return (
+            Listener(sockets, make, self._connections, limit=self.connections, busy=self._over_limit),
+            Listener(
+                admin_sockets, make_admin, self._admin_connections, limit=_ADMIN_CONNECTIONS, busy=self._over_limit
+            ),
+        )
+
+    def _over_limit(self) -> bytes:
+        error = Unavailable(
+            f"the limit of {self.connections} connections is reached; close idle ones or try again in a second"
+        )
+        headers = self._site.headers(self._site.ids.new())
+        retry = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
+        headers += ((b"content-type", b"application/json"), *retry)
+        return response(error.status, headers, error_body(error), keep_alive=False)
+
+    def _load_hint(self) -> bytes:
+        return b"free=%d;next_ms=%d;derate=1.00;epoch=0" % (self.slots.free, self.slots.next_free_ms())
+
+    def _render_metrics(self) -> bytes:
+        info = self.info
+        return self.metrics.render(
+            Gauges(
+                running=self.dispatcher.running,
+                used_tokens=self.dispatcher.used_tokens,
+                total_tokens=info.slots * info.slot_tokens,
+                free_slots=self.slots.free,
+                connections=len(self._connections),
+                glue_share=self.glue.share(self._clock_ns()),
+            )
+        )
+
+    def _sweep(self) -> None:
+        """Deadlines of all connections, and whether the step thread still lives."""
+        now = self._clock_ns()
+        for connection in (*self._connections, *self._admin_connections):
+            connection.expire(now)
+        self._listener.sweep()
+        self._admin.sweep()
+        if not self.steps.alive and self.guard.closed is None:
+            _log.critical("the step thread has ended; the server takes no more work and must be restarted")
+            self.guard.close(Unavailable("the engine has stopped; the server must be restarted"))
+            self.dispatcher.fail_all(
+                EngineFailed("the engine stopped before the reply was complete; send the request again")
+            )
+        self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+
+    async def _quiet(self, seconds: float) -> bool:
+        """Whether everything in flight ended within ``seconds``."""
+        deadline = self._loop.time() + seconds
+        # Polled: events from every possible end would cost each request something for a thing that happens once.
+        while self.slots.taken or any(connection.busy for connection in self._connections):
+            if self._loop.time() >= deadline:
+                return False
+            await asyncio.sleep(0.01)
+        return True
+
+
+@asynccontextmanager
+async def running(
+    contract: Contract, loaded: LoadedModel, *, limits: ConnectionLimits | None = None, sweep_s: float = _SWEEP_S
+) -> AsyncIterator[Server]:
+    """A server inside the running loop, until the block ends. ``limits`` default to the contract's."""
+    if limits is None:
+        limits = ConnectionLimits(body_bytes=contract.limits.body_bytes, idle_ns=contract.listen.idle_s * _NS_PER_S)
+    server = Server(contract, loaded, limits, sweep_s)
+    server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+def main(effective: Effective, load: Callable[[Contract, Progress], LoadedModel] | None = None) -> int:
+    """``zerolayer serve``: runs until SIGINT or SIGTERM; returns the exit code. Raises ``StartupError``.
+
+    ``load`` replaces the reading of a model file, for tests.
+    """
+    if load is None:
+        from zerolayer.model.load import load_model
+
+        load = load_model
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    loaded = load(effective.contract, _progress)
+    sys.setswitchinterval(_SWITCH_S)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(effective.contract, loaded))
+
+
+async def _serve(contract: Contract, loaded: LoadedModel) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def signalled(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)  # asked twice: now
+        stop.set()
+
+    async with running(contract, loaded) as server:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, signalled, number)
+        # What start-up made lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        print(
+            greeting(contract, loaded.name, server.info, server.port, server.admin_port, server.connections), flush=True
+        )
+        await stop.wait()
+        _log.info("draining: running replies have %g s; a second signal ends at once", GRACE_S)
+        await server.drain()
+        print(server.glue_line(), flush=True)
+    gc.unfreeze()  # native objects are to be freed in order
+    return 0
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _hosts(contract: Contract) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """The host names that the service and its admin listener answer to; empty = any."""
+    listen = contract.listen
+    guarded = is_loopback(listen.host) and not listen.insecure
+    return local_hosts(listen.host) if guarded else frozenset(), local_hosts(listen.admin_address[0])
+
+
+def _template_tokens(template: MessageEncoder) -> int:
+    """Tokens that the chat template adds around one message; 0 for a model that takes no conversations."""
+    try:
+        return len(template.encode((Message("user", ""),)))
+    except InvalidRequest:
+        return 0
+
+
+def _longest_piece(vocabulary: Vocabulary) -> int:
+    """Bytes of the longest token that text can become; control tokens are never made of text."""
+    return max(len(piece) for piece, text in zip(vocabulary.pieces, vocabulary.texts, strict=True) if text != "")
+
+
+def _measure(engine: Engine, cost: CostTable) -> None:
+    """A few full steps before the first request: refusals need bounds, weights need to be in memory."""
+    info = engine.describe()
+    rows = tuple(range(min(info.slots, _MEASURED_ROWS)))
+    chunk = min(info.chunk_tokens, info.slot_tokens - _MEASURED_TOKENS)
+    others = rows[1:]
+    for slot in rows:
+        prompt = [0] * (1 if slot else chunk)
+        engine.open(slot, Generation(prompt, Sampling(temperature=0.0), _MEASURED_TOKENS, ignore_eos=True))
+    for slot in others:
+        engine.step(StepPlan((), slot, 1))
+    for plan in (StepPlan(others, 0, chunk), StepPlan(rows), StepPlan(rows)):
+        started = time.monotonic_ns()
+        engine.step(plan)
+        elapsed = time.monotonic_ns() - started
+        cost.observe(decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=elapsed)
+    for slot in rows:
+        engine.close(slot)

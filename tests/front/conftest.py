@@ -1,0 +1,44 @@
+"""Services for tests, closed when the test ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from echo_model import EchoEngine
+from echo_service import Service
+
+from zerolayer.front.site import ConnectionLimits
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Service]]:
+    """Start services; they are closed when the test ends."""
+    started: list[Service] = []
+
+    def start(
+        *,
+        slots: int = 4,
+        slot_tokens: int = 512,
+        chunk_tokens: int = 64,
+        step_us: int = 200,
+        limits: ConnectionLimits | None = None,
+        sweep_s: float = 0.02,
+        section: dict[str, object] | None = None,
+        **flags: str,
+    ) -> Service:
+        engine = EchoEngine(slots=slots, slot_tokens=slot_tokens, chunk_tokens=chunk_tokens, step_us=step_us)
+        shape = {"slots": str(slots), "slot-tokens": str(slot_tokens)}
+        given = {**shape, **{key.replace("_", "-"): value for key, value in flags.items()}}
+        service = Service(given, engine, limits, sweep_s, section or {})
+        started.append(service)
+        return service
+
+    yield start
+    for service in started:
+        service.close()

@@ -1,0 +1,157 @@
+"""Slots to requests: who gets a token, when a slot is free again."""
+
+from __future__ import annotations
+
+import pytest
+
+from zerolayer.errors import EngineFailed
+from zerolayer.front.dispatch import Dispatcher
+from zerolayer.guard.deadline import SlotTable
+from zerolayer.model.engine import Generation, SampledToken
+from zerolayer.model.step_clock import StepReport
+from zerolayer.observe.glue import GlueMeter
+from zerolayer.observe.metrics import Metrics
+from zerolayer.observe.stages import Stage, StageClock
+from zerolayer.wire.schema import FinishReason, Sampling
+
+WORK = Generation([1, 2, 3], Sampling(), 10)
+
+
+class Steps:
+    def __init__(self) -> None:
+        self.letters: list[tuple[str, int]] = []
+
+    def admit(self, slot: int, generation: Generation) -> None:
+        self.letters.append(("admit", slot))
+
+    def cancel(self, slot: int) -> None:
+        self.letters.append(("cancel", slot))
+
+
+class Request:
+    used_tokens = 5
+
+    def __init__(self, ends_after: int = 100) -> None:
+        self.stages = StageClock(0)
+        self.tokens: list[int] = []
+        self.failure: Exception | None = None
+        self._ends_after = ends_after
+
+    def push(self, token, report) -> bool:
+        self.tokens.append(token.token_id)
+        return token.finish is not None or len(self.tokens) >= self._ends_after
+
+    def fail(self, error) -> None:
+        self.failure = error
+
+
+class Bench:
+    def __init__(self, slots: int = 2) -> None:
+        self.steps = Steps()
+        self.slots = SlotTable(slots, lambda: 0)
+        self.dispatcher = Dispatcher(self.slots, self.steps, Metrics("m"), GlueMeter())
+
+    def start(self, request: Request) -> int:
+        slot = self.slots.claim(1000)
+        self.dispatcher.start(slot, WORK, request)
+        return slot
+
+    def report(self, *tokens: SampledToken, **members: object) -> None:
+        self.dispatcher.on_step(StepReport(10, 20, "greedy", tokens=tokens, **members))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_each_token_goes_to_the_request_of_its_slot(bench):
+    first, second = Request(), Request()
+    one, two = bench.start(first), bench.start(second)
+    bench.report(SampledToken(two, 7), SampledToken(one, 8), decode=(one, two))
+    assert (first.tokens, second.tokens) == ([8], [7])
+
+
+def test_a_finished_slot_is_free_when_the_report_says_released(bench):
+    slot = bench.start(Request())
+    bench.report(SampledToken(slot, 1, FinishReason.LENGTH), decode=(slot,), released=(slot,))
+    assert (bench.slots.free, bench.dispatcher.running) == (2, 0)
+    assert bench.steps.letters == [("admit", slot)]
+
+
+def test_a_text_that_ends_before_the_engine_cancels_its_slot_and_waits_for_the_release(bench):
+    slot = bench.start(Request(ends_after=1))
+    bench.report(SampledToken(slot, 1), decode=(slot,))
+    assert bench.steps.letters[-1] == ("cancel", slot)
+    assert bench.slots.free == 1
+    bench.report(SampledToken(slot, 2), decode=(slot,), released=(slot,))
+    assert bench.slots.free == 2
+
+
+def test_tokens_of_a_cancelled_request_go_nowhere(bench):
+    request = Request()
+    slot = bench.start(request)
+    bench.dispatcher.cancel(slot)
+    bench.report(SampledToken(slot, 1), decode=(slot,))
+    assert request.tokens == []
+
+
+def test_cancelling_twice_is_one_letter(bench):
+    slot = bench.start(Request())
+    bench.dispatcher.cancel(slot)
+    bench.dispatcher.cancel(slot)
+    assert bench.steps.letters == [("admit", slot), ("cancel", slot)]
+
+
+def test_a_cancelled_slot_is_refused_with_the_shortest_wait(bench):
+    slots = [bench.start(Request()) for _ in range(2)]
+    bench.dispatcher.cancel(slots[0])
+    assert bench.slots.next_free_ms() == 1
+
+
+def test_a_failed_step_fails_its_requests_and_frees_their_slots(bench):
+    request = Request()
+    slot = bench.start(request)
+    failure = EngineFailed("a step failed")
+    bench.report(released=(slot,), failure=failure)
+    assert request.failure is failure
+    assert bench.slots.free == 2
+
+
+def test_a_request_that_cannot_take_its_token_fails_alone(bench):
+    class Defective(Request):
+        def push(self, token, report) -> bool:
+            raise ValueError("secret")
+
+    bad, good = Defective(), Request()
+    slots = [bench.start(bad), bench.start(good)]
+    bench.report(*[SampledToken(slot, 1) for slot in slots], decode=slots)
+    assert isinstance(bad.failure, EngineFailed)
+    assert good.tokens == [1]
+    assert ("cancel", slots[0]) in bench.steps.letters
+
+
+def test_a_prefill_step_is_arithmetic_of_the_slot_that_is_filled(bench):
+    filled, waiting = Request(), Request()
+    slot = bench.start(filled)
+    bench.start(waiting)
+    bench.report(prefill_slot=slot)
+    assert filled.stages.spent_ns()[Stage.PREFILL] == 10
+    assert waiting.stages.elapsed_ns == 0
+
+
+def test_when_the_engine_is_gone_every_request_fails_and_every_slot_comes_back(bench):
+    requests = [Request(), Request()]
+    for request in requests:
+        bench.start(request)
+    bench.dispatcher.fail_all(EngineFailed("gone"))
+    assert all(isinstance(request.failure, EngineFailed) for request in requests)
+    assert bench.slots.free == 2
+
+
+def test_tokens_in_use_are_those_of_running_requests(bench):
+    slot = bench.start(Request())
+    bench.start(Request())
+    assert bench.dispatcher.used_tokens == 10
+    bench.dispatcher.cancel(slot)
+    assert bench.dispatcher.used_tokens == 5

@@ -1,0 +1,92 @@
+"""Listening sockets: who may bind, how many may come."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+
+import pytest
+from echo_service import NS, chat, eventually, get, read_reply
+
+from zerolayer.errors import StartupError
+from zerolayer.front.listener import affordable_connections, bind
+from zerolayer.front.site import ConnectionLimits
+
+
+def test_other_machines_are_kept_out_unless_told_otherwise():
+    with pytest.raises(StartupError, match="--insecure"):
+        bind("0.0.0.0", 0, insecure=False, flag="--port")
+
+
+def test_an_insecure_listener_may_have_any_address():
+    sockets = bind("0.0.0.0", 0, insecure=True, flag="--port")
+    assert sockets[0].getsockname()[1] > 0
+    sockets[0].close()
+
+
+def test_a_name_that_is_no_address_is_told():
+    with pytest.raises(StartupError, match="--admin"):
+        bind("no.such.name.invalid", 0, insecure=True, flag="--admin")
+
+
+def test_a_port_in_use_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(StartupError, match="in use"):
+        bind("127.0.0.1", taken.getsockname()[1], insecure=False, flag="--port")
+
+
+def test_descriptors_limit_connections():
+    assert affordable_connections(4096, 1024) == 960
+    assert affordable_connections(100, 1 << 20) == 100
+
+
+def test_a_connection_over_the_limit_is_answered_503_and_closed(serve):
+    service = serve(section={"connections": 2})
+    with service.connect() as first, service.connect() as second:
+        eventually(lambda: len(service.server._connections) == 2)
+        with service.connect() as third:
+            third.sendall(chat("too many"))
+            reply = read_reply(third)
+            assert third.recv(1) == b""
+        first.sendall(get("/livez"))
+        second.sendall(get("/livez"))
+        assert [read_reply(first).status, read_reply(second).status] == [200, 200]
+    assert (reply.status, reply.error["code"], reply.headers["connection"]) == (503, "unavailable", "close")
+    assert int(reply.headers["retry-after-ms"]) >= 1
+    eventually(lambda: len(service.server._connections) == 0)
+    assert service.ask(get("/livez")).status == 200
+
+
+def _shorten_send_buffers(service) -> None:
+    """The kernel would otherwise take megabytes before the server notices."""
+    for connection in service.server._connections:
+        connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+
+def test_slow_loris_heads_are_ended_by_the_sweep(serve):
+    service = serve(limits=ConnectionLimits(head_ns=NS // 5))
+    with closing(service.connect()) as client:
+        client.sendall(b"GET /livez HTTP/1.1\r\nhost: local")
+        reply = read_reply(client)
+        assert client.recv(1) == b""
+    assert (reply.status, reply.error["code"]) == (408, "request_timeout")
+
+
+def test_idle_connections_are_closed_by_the_sweep(serve):
+    service = serve(limits=ConnectionLimits(idle_ns=NS // 5))
+    with closing(service.connect()) as client:
+        assert client.recv(1) == b""
+
+
+def test_a_client_that_stops_reading_is_cut_and_its_slot_freed(serve):
+    limits = ConnectionLimits(unsent_bytes=65536)
+    service = serve(slots=2, slot_tokens=65536, step_us=0, limits=limits, section={"max_tokens": 60_000})
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", service.port))
+        client.sendall(chat("a" * 30_000, stream=True, ignore_eos=True, max_tokens=35_000))
+        eventually(lambda: service.running() == 1, 20)
+        service.on_loop(lambda: _shorten_send_buffers(service))
+        assert service.ask(chat("others are served")).status == 200
+        eventually(lambda: service.free_slots() == 2, 60)
+    page = service.ask(get("/metrics"), service.server.admin_port).body.decode()
+    assert 'vllm:request_success_total{model_name="echo",finished_reason="abort"} 1' in page

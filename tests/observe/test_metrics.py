@@ -1,0 +1,65 @@
+"""The metrics page: names that others read, counts that add up."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerolayer.observe.metrics import Gauges, Histogram, Metrics
+from zerolayer.observe.stages import Stage, StageClock
+
+VLLM = [
+    "num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "time_to_first_token_seconds",
+    "inter_token_latency_seconds", "e2e_request_latency_seconds", "prompt_tokens_total", "generation_tokens_total",
+    "request_success_total", "request_prefill_time_seconds",
+]  # fmt: skip
+SAMPLE = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*\{([a-z_]+="(\\.|[^"\\\n])*",?)+\} [0-9.e+-]+|# (HELP|TYPE) .+')
+
+
+def test_a_fresh_page_has_the_ten_names_with_help_and_type():
+    page = Metrics("m").render(Gauges()).decode()
+    for name in VLLM:
+        assert f"# HELP vllm:{name} " in page
+        assert f"# TYPE vllm:{name} " in page
+        assert f'vllm:{name}{{model_name="m"' in page or f'vllm:{name}_count{{model_name="m"}} 0' in page
+
+
+@given(st.text(max_size=20))
+def test_every_line_is_a_sample_or_a_comment_whatever_the_model_is_called(name):
+    page = Metrics(name).render(Gauges(glue_share=0.5)).decode()
+    assert all(SAMPLE.fullmatch(line) for line in page.rstrip("\n").split("\n"))
+
+
+@given(st.lists(st.floats(0, 10), max_size=50))
+def test_buckets_are_cumulative_and_end_with_the_count(values):
+    histogram = Histogram((0.5, 1.0, 5.0))
+    for value in values:
+        histogram.observe(value)
+    counts = [int(line.rsplit(" ", 1)[1]) for line in histogram.lines("h", 'a="b"') if "_bucket" in line]
+    assert counts == [sum(value <= bound for value in values) for bound in (0.5, 1.0, 5.0, float("inf"))]
+
+
+def test_a_finished_request_is_counted_by_reason_and_stage():
+    metrics = Metrics("m")
+    stages = StageClock(0)
+    stages.mark(Stage.READ, 2_000_000_000)
+    metrics.admitted(7)
+    metrics.step("greedy", 3)
+    metrics.finished("length", stages)
+    metrics.refused("slots_busy")
+    page = metrics.render(Gauges(running=1, used_tokens=1, total_tokens=4)).decode()
+    assert 'vllm:request_success_total{model_name="m",finished_reason="length"} 1\n' in page
+    assert 'vllm:prompt_tokens_total{model_name="m"} 7\n' in page
+    assert 'vllm:generation_tokens_total{model_name="m"} 3\n' in page
+    assert 'vllm:kv_cache_usage_perc{model_name="m"} 0.25\n' in page
+    assert 'zerolayer:stage_seconds_total{model_name="m",stage="read"} 2.0\n' in page
+    assert 'zerolayer:refused_total{model_name="m",code="slots_busy"} 1\n' in page
+    assert 'zerolayer:steps_total{model_name="m",program="greedy"} 1\n' in page
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "abort", "error"])
+def test_every_reason_is_there_before_it_happens(reason):
+    assert f'finished_reason="{reason}"}} 0\n' in Metrics("m").render(Gauges()).decode()
