@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+
+# One thread for the numpy reference: on a busy machine OpenBLAS's threads wait for one another. Set before numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import pytest  # noqa: E402 - after the environment
 
 _LEFT_OUT = pytest.StashKey[int]()
 

@@ -191,7 +191,6 @@ class Server:
                 body_bytes=limits.body_bytes,
                 json_messages=limits.json_messages,
                 max_tokens=limits.max_tokens,
-                default_max_tokens=limits.default_max_tokens,
                 temperature=limits.temperature,
                 stop=limits.stop,
                 n=limits.n,

@@ -113,7 +113,13 @@ def test_a_slot_can_be_filled_to_the_last_token():
 
 def test_the_default_number_of_tokens_is_cut_to_what_fits():
     guard, _ = _guard()
-    assert _admit(guard, _chat("a" * 87, max_tokens=50)).max_tokens == 10
+    assert _admit(guard, _chat("a" * 87, max_tokens=None)).max_tokens == 10
+
+
+def test_a_chosen_number_of_tokens_that_equals_the_default_is_not_cut():
+    guard, _ = _guard()
+    with pytest.raises(ContextTooLong):
+        _admit(guard, _chat("a" * 87, max_tokens=50))
 
 
 def test_more_token_ids_than_a_slot_holds_are_refused_before_a_slot_is_taken():

@@ -44,11 +44,12 @@ def test_a_step_with_a_chunk_is_never_cheaper_than_one_without() -> None:
     assert cost.mixed_bound_ns() == cost.decode_bound_ns()
 
 
-def test_a_request_costs_its_chunks_and_its_tokens_after_the_first() -> None:
+def test_a_request_costs_its_chunks_its_tokens_after_the_first_and_a_chunk_of_every_other_slot() -> None:
     cost = table()
     cost.observe(decode_rows=16, prefill=False, elapsed_ns=1_000)
     cost.observe(decode_rows=16, prefill=True, elapsed_ns=5_000)
-    expected = 3 * cost.mixed_bound_ns() + 9 * cost.decode_bound_ns()
+    others = 15 * (cost.mixed_bound_ns() - cost.decode_bound_ns())
+    expected = 3 * cost.mixed_bound_ns() + 9 * cost.decode_bound_ns() + others
     assert cost.predict_ns(prompt_tokens=201, max_tokens=10) == expected
 
 

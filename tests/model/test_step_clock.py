@@ -67,6 +67,18 @@ class BrokenEngine(MockEngine):
         return super().step(plan)
 
 
+class RefusingEngine(MockEngine):
+    """Does not open a prompt that begins with 13."""
+
+    def __init__(self) -> None:
+        super().__init__(slots=SLOTS, slot_tokens=64, chunk_tokens=CHUNK, step_us=0, vocabulary=100)
+
+    def open(self, slot: int, generation: Generation) -> None:
+        if generation.prompt[0] == 13:
+            raise EngineFailed("refused on purpose")
+        super().open(slot, generation)
+
+
 def engine(step_us: int = 0) -> MockEngine:
     return MockEngine(slots=SLOTS, slot_tokens=64, chunk_tokens=CHUNK, step_us=step_us, vocabulary=100)
 
@@ -178,6 +190,17 @@ def test_a_failed_step_releases_every_open_slot_with_the_failure(recorder: Recor
     clock.stop()
     (failed,) = [report for report in recorder.reports if report.failure]
     assert sorted(failed.released) == [0, 1]
+
+
+def test_a_generation_that_the_engine_refuses_is_released_alone(recorder: Recorder) -> None:
+    clock = StepClock(RefusingEngine(), recorder, CountingClock())
+    clock.start()
+    clock.admit(0, generation([1], 20))
+    clock.admit(1, generation([13], 20))
+    recorder.until(lambda: sorted(recorder.released()) == [0, 1])
+    clock.stop()
+    (refused,) = [report for report in recorder.reports if report.failure]
+    assert (refused.released, len(recorder.tokens(0))) == ([1], 20)
 
 
 def test_stop_ends_the_thread_with_work_still_open(recorder: Recorder) -> None:

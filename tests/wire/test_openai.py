@@ -46,11 +46,11 @@ def refused_param(decode: Callable[..., Request], **members: Any) -> str | None:
 
 
 def test_a_plain_chat_request_takes_the_defaults() -> None:
-    assert chat() == Request(Route.CHAT, "m", messages=(Message("user", "hello"),), max_tokens=512)
+    assert chat() == Request(Route.CHAT, "m", messages=(Message("user", "hello"),))
 
 
 def test_a_plain_completion_request_takes_the_defaults() -> None:
-    assert completion() == Request(Route.COMPLETIONS, "m", prompt="hello", max_tokens=512)
+    assert completion() == Request(Route.COMPLETIONS, "m", prompt="hello")
 
 
 def test_every_member_arrives_where_it_belongs() -> None:

@@ -118,8 +118,8 @@ def test_both_names_with_different_values_are_refused() -> None:
     assert refused_param(chat, max_tokens=7, max_completion_tokens=8) == "max_tokens"
 
 
-def test_the_default_number_of_tokens_never_exceeds_the_limit() -> None:
-    assert chat(BodyLimits(max_tokens=100)).max_tokens == 100
+def test_a_number_of_tokens_that_is_not_named_stays_unnamed() -> None:
+    assert chat().max_tokens is None
 
 
 # --- outside the contract
@@ -247,4 +247,4 @@ def test_any_members_give_a_request_within_the_limits_or_one_clear_error(
     assert 0 <= sampling.top_k < 2**31
     assert 0 < sampling.repetition_penalty <= 10
     assert sampling.seed is None or 0 <= sampling.seed < 2**64
-    assert 1 <= request.max_tokens <= LIMITS.max_tokens
+    assert request.max_tokens is None or 1 <= request.max_tokens <= LIMITS.max_tokens

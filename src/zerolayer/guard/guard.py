@@ -113,7 +113,7 @@ class Guard:
                 f"the model does not exist here; this service serves {self.names.served!r}", param="model"
             )
         text_bytes, upper = self._bounds(request)
-        claimed = self.slots.claim(self._predict_ns(upper, min(request.max_tokens, self.shape.slot_tokens)))
+        claimed = self.slots.claim(self._predict_ns(upper, min(self._wanted(request), self.shape.slot_tokens)))
         if isinstance(claimed, Refusal):
             wait = claimed.retry_after_ms
             raise SlotsBusy(self._refusal.replace("{ms}", str(wait)), retry_after_ms=wait)
@@ -161,7 +161,7 @@ class Guard:
         else:
             text_bytes, upper = 0, len(request.prompt)
             if upper > shape.slot_tokens:
-                raise _too_long(request, upper, shape.slot_tokens)
+                raise _too_long(request, upper, self._wanted(request), shape.slot_tokens)
         lower = text_bytes // shape.longest_piece_bytes
         if lower > shape.slot_tokens:
             raise Infeasible(
@@ -175,15 +175,18 @@ class Guard:
         if prompt_tokens == 0:
             raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
         room = self.shape.slot_tokens - prompt_tokens
-        chosen = request.max_tokens != self.shape.default_max_tokens
-        if room < 1 or (chosen and request.max_tokens > room):
-            raise _too_long(request, prompt_tokens, self.shape.slot_tokens)
-        return min(request.max_tokens, room)
+        wanted = self._wanted(request)
+        if room < 1 or (request.max_tokens is not None and wanted > room):
+            raise _too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
+        return min(wanted, room)
+
+    def _wanted(self, request: Request) -> int:
+        return self.shape.default_max_tokens if request.max_tokens is None else request.max_tokens
 
 
-def _too_long(request: Request, prompt_tokens: int, slot_tokens: int) -> ContextTooLong:
+def _too_long(request: Request, prompt_tokens: int, max_tokens: int, slot_tokens: int) -> ContextTooLong:
     return ContextTooLong(
-        f"the prompt has {prompt_tokens} tokens and asks for {request.max_tokens} more; a slot holds {slot_tokens}. "
+        f"the prompt has {prompt_tokens} tokens and asks for {max_tokens} more; a slot holds {slot_tokens}. "
         "Shorten the prompt or lower max_tokens",
         param=_prompt_param(request),
     )

@@ -18,6 +18,7 @@ class CostTable:
     """Step times in nanoseconds by kind and occupancy. One writer."""
 
     def __init__(self, *, slots: int, chunk_tokens: int) -> None:
+        self._slots = slots
         self._chunk_tokens = chunk_tokens
         self._buckets = slots.bit_length() + 1
         self._top = _bucket(slots)
@@ -38,9 +39,13 @@ class CostTable:
         return max(self._bound(self._mixed), self.decode_bound_ns())
 
     def predict_ns(self, *, prompt_tokens: int, max_tokens: int) -> int:
-        """Upper bound of a whole request from its first step to its last, with every other slot busy."""
+        """Bound of a whole request from its first step to its last, every other slot being busy.
+
+        Each of them is taken to begin one prompt of one chunk meanwhile, in steps that this request shares.
+        """
         chunks = -(-prompt_tokens // self._chunk_tokens)
-        return chunks * self.mixed_bound_ns() + max(0, max_tokens - 1) * self.decode_bound_ns()
+        decode, mixed = self.decode_bound_ns(), self.mixed_bound_ns()
+        return chunks * mixed + max(0, max_tokens - 1) * decode + (self._slots - 1) * (mixed - decode)
 
     def _bound(self, table: list[deque[int]]) -> int:
         # Fullest bucket that was measured; a fuller one costs at most as much per row, so scale by the ratio of rows.

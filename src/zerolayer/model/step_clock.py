@@ -128,15 +128,23 @@ class StepClock:
 
     def _handle(self, letter: _Admit | _Cancel | _Stop) -> None:
         if isinstance(letter, _Admit):
-            self._engine.open(letter.slot, letter.generation)
-            self._programs[letter.slot] = program_of(letter.generation.sampling)
-            self._prefilling.append(letter.slot)
+            self._open(letter)
         elif isinstance(letter, _Cancel):
             if letter.slot in self._programs:
                 self._drop(letter.slot)
                 self._cancelled.append(letter.slot)
         else:
             self._stopping = True
+
+    def _open(self, letter: _Admit) -> None:
+        try:
+            self._engine.open(letter.slot, letter.generation)
+        except EngineFailed as failure:  # one request's fault, if any: the others go on
+            now = self._clock_ns()
+            self._deliver(StepReport(now, now, "none", released=[letter.slot], failure=failure))
+            return
+        self._programs[letter.slot] = program_of(letter.generation.sampling)
+        self._prefilling.append(letter.slot)
 
     def _step(self) -> None:
         plan = self._plan()

@@ -38,7 +38,6 @@ class BodyLimits(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 1_048_576
     json_messages: int = 1024
     max_tokens: int = 2048
-    default_max_tokens: int = 512
     temperature: tuple[float, float] = (0.0, 2.0)
     stop: int = 4
     stop_chars: int = 1024
@@ -252,14 +251,14 @@ def _temperature(given: float | None, limits: BodyLimits) -> float:
     return min(max(given, low), high)
 
 
-def _max_tokens(fields: CommonBody, limits: BodyLimits) -> int:
+def _max_tokens(fields: CommonBody, limits: BodyLimits) -> int | None:
     old, new = fields.max_tokens, fields.max_completion_tokens
     if old is not None and new is not None and old != new:
         raise InvalidRequest("'max_tokens' and 'max_completion_tokens' mean the same; send one.", param="max_tokens")
     param = "max_tokens" if new is None else "max_completion_tokens"
     given = old if new is None else new
     if given is None:
-        return min(limits.default_max_tokens, limits.max_tokens)
+        return None
     if given < 1 or (limits.outside == "refuse" and given > limits.max_tokens):
         raise InvalidRequest(f"'{param}' must be between 1 and {limits.max_tokens}.", param=param)
     return min(given, limits.max_tokens)

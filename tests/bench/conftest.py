@@ -1,0 +1,9 @@
+"""The benchmarks are scripts: their folder joins the import path for these tests, and so does the scripted server's."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parents[1] / "bench"), str(HERE)]

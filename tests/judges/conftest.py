@@ -1,0 +1,32 @@
+"""Fixtures of the judges: other people's programs, and a server for them to judge."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from reference.server import running_server
+from reference.tiny_model import LLAMA_64, write_tiny_model
+
+
+@pytest.fixture(scope="session")
+def tool() -> Callable[[str, str], str]:
+    """The path of a program; without it the test is skipped, and the reason names the command that installs it."""
+
+    def find(name: str, install: str) -> str:
+        path = shutil.which(name)
+        if path is None:
+            pytest.skip(f"{name} is missing; install it with: {install}")
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server on a tiny random model."""
+    model = write_tiny_model(tmp_path_factory.mktemp("judge") / "tiny.gguf", LLAMA_64)
+    with running_server("--model", str(model), "--slots", "4", "--slot-tokens", "512", "--threads", "1") as url:
+        yield url

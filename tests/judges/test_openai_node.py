@@ -1,0 +1,86 @@
+"""The openai package for Node as the judge: typed replies, streams as iterators, errors as its own classes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.judge
+SCRIPT = """
+import OpenAI from "openai";
+const client = new OpenAI({ baseURL: process.env.ZEROLAYER_TEST_URL + "/v1", apiKey: "none", maxRetries: 0 });
+const model = (await client.models.list()).data[0].id;
+const ask = { model, messages: [{ role: "user", content: "hello" }], max_tokens: 6, temperature: 0 };
+const whole = await client.chat.completions.create(ask);
+let text = "", reason = null, usage = null;
+for await (const chunk of await client.chat.completions.create(
+    { ...ask, stream: true, stream_options: { include_usage: true } })) {
+  text += chunk.choices[0]?.delta?.content ?? "";
+  reason = chunk.choices[0]?.finish_reason ?? reason;
+  usage = chunk.usage ?? usage;
+}
+const legacy = await client.completions.create({ model, prompt: "hello", max_tokens: 4, temperature: 0 });
+const logprobs = await client.chat.completions.create({ ...ask, logprobs: true, top_logprobs: 2 });
+const errors = {};
+for (const [name, change] of Object.entries({ model: { model: "nothing" }, range: { temperature: 99 } })) {
+  try { await client.chat.completions.create({ ...ask, ...change }); }
+  catch (error) { errors[name] = [error.constructor.name, error.status, error.code]; }
+}
+const cut = new AbortController();
+let seen = 0;
+try {
+  for await (const chunk of await client.chat.completions.create(
+      { ...ask, max_tokens: 300, stream: true, ignore_eos: true }, { signal: cut.signal })) {
+    if (++seen === 3) cut.abort();
+  }
+} catch (error) { if (error.constructor.name !== "APIUserAbortError") throw error; }
+console.log(JSON.stringify({ whole, text, reason, usage, legacy, logprobs, errors, seen }));
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tool: Callable[[str, str], str], server: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the client saw."""
+    node, npm = (tool(name, "apt-get install nodejs npm") for name in ("node", "npm"))
+    folder: Path = tmp_path_factory.mktemp("node")
+    quiet = ["--no-audit", "--no-fund", "--silent", "--prefix", str(folder)]
+    if subprocess.run([npm, "install", *quiet, "openai"], cwd=folder, check=False).returncode != 0:
+        pytest.skip("npm could not install the package; try: npm install openai")
+    script = folder / "judge.mjs"
+    script.write_text(SCRIPT)
+    environment = {**os.environ, "ZEROLAYER_TEST_URL": server}
+    run = subprocess.run([node, script], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def test_a_reply_and_its_stream_say_the_same(said: dict[str, Any]) -> None:
+    choice = said["whole"]["choices"][0]
+    assert (said["text"], said["reason"]) == (choice["message"]["content"], choice["finish_reason"])
+    assert said["usage"] == said["whole"]["usage"]
+
+
+def test_the_older_completions_route_answers(said: dict[str, Any]) -> None:
+    assert said["legacy"]["object"] == "text_completion"
+    assert said["legacy"]["usage"]["completion_tokens"] <= 4
+
+
+def test_logprobs_come_with_their_alternatives(said: dict[str, Any]) -> None:
+    tokens = said["logprobs"]["choices"][0]["logprobs"]["content"]
+    assert tokens
+    assert all(len(token["top_logprobs"]) == 2 for token in tokens)
+
+
+def test_errors_are_the_client_s_own_classes(said: dict[str, Any]) -> None:
+    assert said["errors"]["model"] == ["NotFoundError", 404, "model_not_found"]
+    assert said["errors"]["range"][:2] == ["BadRequestError", 400]
+
+
+def test_a_stream_can_be_aborted(said: dict[str, Any]) -> None:
+    assert said["seen"] >= 3

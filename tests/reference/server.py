@@ -1,0 +1,56 @@
+"""A whole server as its users start it: its own process, free ports, ready when this returns."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+START_S = 60
+
+
+def free_port() -> int:
+    """A port of the loopback interface that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running_server(*arguments: str) -> Iterator[str]:
+    """``zerolayer serve`` with ``arguments``; its URL."""
+    port, admin = free_port(), free_port()
+    command = [sys.executable, "-m", "zerolayer", "serve", "--port", str(port), "--admin", f"127.0.0.1:{admin}"]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen([*command, *arguments], stdout=log, stderr=subprocess.STDOUT)
+        try:
+            deadline = time.monotonic() + START_S
+            while not _ready(port):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    raise AssertionError(f"the server did not start:\n{log.read().decode(errors='replace')}")
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _ready(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
