@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-# One thread for the numpy reference: on a busy machine OpenBLAS's threads wait for one another. Set before numpy is imported.
+# One thread for the numpy reference, set before numpy is imported: on a busy machine its threads wait for one another.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import pytest  # noqa: E402 - after the environment
+import pytest
 
 _LEFT_OUT = pytest.StashKey[int]()
 
