@@ -1,0 +1,78 @@
+"""Likely causes by software: which setting of a recognised server is known to do what was found.
+
+Defaults were read in each project's source in November 2026; versions move, so a cause is "likely", never certain.
+"""
+
+from __future__ import annotations
+
+from zerolayer.check.findings import Kind
+
+# How software is recognised: (header or `owned_by` value, part of it) -> name.
+SERVER_HEADERS = (
+    ("zerolayer", "zerolayer"),
+    ("istio-envoy", "istio"),
+    ("envoy", "envoy"),
+    ("nginx", "nginx"),
+    ("openresty", "nginx"),
+    ("gunicorn", "gunicorn"),
+    ("hypercorn", "hypercorn"),
+    ("granian", "granian"),
+    ("llama.cpp", "llama.cpp"),
+    ("tornado", "tornado"),
+    ("apache", "apache"),
+    ("uvicorn", "uvicorn"),
+)
+OWNERS = (
+    ("zerolayer", "zerolayer"),
+    ("vllm", "vllm"),
+    ("sglang", "sglang"),
+    ("llamacpp", "llama.cpp"),
+    ("library", "ollama"),
+)
+
+_CAUSES: dict[tuple[str, Kind], str] = {
+    ("vllm", Kind.QUEUE): "vLLM's waiting queue is unbounded unless --max-num-queued-reqs is set.",
+    ("vllm", Kind.SHARING): "vLLM's --max-num-seqs (256, or 1024 on large GPUs) batches more than step time allows.",
+    ("vllm", Kind.BUFFER): "vLLM's --stream-interval above 1 sends several tokens at once.",
+    ("vllm", Kind.SERIAL): "One long prompt at a time: see --max-num-partial-prefills.",
+    ("sglang", Kind.QUEUE): "SGLang's --max-queued-requests is unset, so its queue is unbounded.",
+    ("sglang", Kind.FIRST_ARRIVAL): "SGLang's --enable-prefill-delayer holds prefills back on purpose.",
+    ("llama.cpp", Kind.QUEUE): "llama-server lets requests wait for a slot (--parallel) up to --timeout, 3600 s.",
+    ("ollama", Kind.QUEUE): "OLLAMA_MAX_QUEUE lets 512 requests wait behind OLLAMA_NUM_PARALLEL.",
+    (
+        "nginx",
+        Kind.SHAPER,
+    ): "nginx's limit_req with burst= and without nodelay delays instead of refusing.",
+    ("nginx", Kind.BUFFER): "nginx's proxy_buffering is on by default; set it off, or send X-Accel-Buffering: no.",
+    ("nginx", Kind.QUEUE): "The backlog of the listener (511) or of the upstream holds what the upstream cannot take.",
+    ("nginx", Kind.NO_PROMISE): "limit_req_status is 503 by default and carries no Retry-After.",
+    ("envoy", Kind.QUEUE): "Envoy's circuit_breakers.max_pending_requests lets 1,024 requests wait.",
+    ("envoy", Kind.BUFFER): "Envoy's buffer filter waits for whole bodies.",
+    ("envoy", Kind.STALL): "Envoy's adaptive_concurrency probes its minimum time with a limit of 3.",
+    ("istio", Kind.QUEUE): "DestinationRule's http1MaxPendingRequests is unbounded by default.",
+    ("gunicorn", Kind.QUEUE): "gunicorn's sync worker serves one at a time; others wait in its backlog (2048).",
+    (
+        "uvicorn",
+        Kind.QUEUE,
+    ): "uvicorn's --limit-concurrency is unset: asyncio tasks are the queue. If this is vLLM, its "
+    "waiting queue is unbounded by default.",
+    ("hypercorn", Kind.QUEUE): "hypercorn's backlog and max_app_queue_size hold requests.",
+    ("granian", Kind.QUEUE): "granian's --backlog and --backpressure admit 1,024 requests.",
+    ("apache", Kind.BUFFER): "mod_proxy's flushpackets is off by default.",
+}
+
+
+def recognise(server_header: str, owner: str) -> str:
+    """The software's name, of a ``Server`` header and of ``owned_by`` in the list of models; empty if unknown."""
+    for part, name in OWNERS:
+        if part == owner.lower():
+            return name
+    for part, name in SERVER_HEADERS:
+        if part in server_header.lower():
+            return name
+    return ""
+
+
+def likely_cause(software: str, kind: Kind) -> str | None:
+    """One sentence, if this software is known for this finding."""
+    return _CAUSES.get((software, kind))

@@ -1,0 +1,171 @@
+"""Conclusions from pulses: queue, shaper, serial prefill, processor sharing, first-arrival wait. Pure functions.
+
+Thresholds and the errors they make are measured in ``tests/check/test_detector_power.py``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from zerolayer.check.figures import BOOTSTRAP_SEED, Order, lag, levels, order, pulse_waits, unloaded
+from zerolayer.check.findings import Finding, Kind
+from zerolayer.check.run_file import BASELINE, PULSE, Run
+from zerolayer.check.statistics import Estimate, Floats, bootstrap_draws, median
+
+ORDERED_TAU = 0.5
+ORDERED_Z = 4.0
+ORDERED_PULSES = 0.8
+QUEUE_RATIO = 1.3  # P50 over S0
+SHARING_RATIO = 1.5
+SERIAL_EFFECT = 0.1  # of S0: a smaller order effect is of no account
+FLOOR_MS = 2.0  # what any server's own work makes of a pulse; less than this, or than our own lag, is no finding
+
+
+def line(run: Run) -> Finding | None:
+    """A waiting line of any sort: requests of one pulse are served the later, the later they were sent.
+
+    It takes sign and size: tau over 0.5, and the last quarter waits at least one whole S0 longer than the first.
+    An order effect smaller than that is a prompt read after another, and is named so.
+    """
+    seen, s0 = order(run), unloaded(run)
+    if seen is None or not _ordered(seen) or math.isnan(s0.value):
+        return None
+    figures = {
+        "tau": Estimate(seen.tau, math.nan, math.nan, seen.effect.n),
+        "slope_ms": seen.slope,
+        "effect_ms": seen.effect,
+    }
+    each = f"{seen.slope.value:.3g} ms each"
+    pulses = levels(run, PULSE)
+    ratio = pulses[-1].p50.value / s0.value
+    if seen.effect.value < max(SERIAL_EFFECT * s0.value, FLOOR_MS, lag(run).worst_ms):
+        return None
+    if seen.effect.value < 0.95 * s0.value or ratio <= QUEUE_RATIO:
+        return Finding(Kind.SERIAL, f"Serial prefill, {each}.", figures)
+    drain = 1000 / seen.slope.value
+    figures["drain_per_s"] = Estimate(
+        drain, 1000 / seen.slope.high if seen.slope.high > 0 else math.nan, _inverse(seen.slope.low), seen.slope.n
+    )
+    last = pulses[-1]
+    served = last.size * (1 - last.refused.value)
+    if _is_shaper(run, s0.value, seen.slope.value):
+        return Finding(
+            Kind.SHAPER,
+            f"A rate limit delays instead of refusing: about {drain:.3g} requests/s pass, whatever the service takes. "
+            f"In a pulse of {last.size} the last waits {seen.effect.value:.0f} ms longer than the first.",
+            figures,
+        )
+    slots = s0.value / seen.slope.value
+    waiting = max(0, round(served - slots))
+    return Finding(
+        Kind.QUEUE,
+        f"A queue: about {max(1, round(slots))} {'slot' if round(slots) <= 1 else 'slots'}, drains {drain:.3g}/s; "
+        f"of {last.size} at once, {waiting} waited, the last {seen.effect.value:.0f} ms longer than the first.",
+        figures,
+    )
+
+
+def _inverse(slope_ms: float) -> float:
+    return 1000 / slope_ms if slope_ms > 0 else math.nan
+
+
+def _ordered(seen: Order) -> bool:
+    return seen.tau > ORDERED_TAU and seen.z > ORDERED_Z and seen.ordered.value >= ORDERED_PULSES
+
+
+def _is_shaper(run: Run, s0_ms: float, slope_ms: float) -> bool:
+    """A shaper spaces every request; a server of c slots starts c at once and is never slower than 1/S0."""
+    slots = s0_ms / slope_ms
+    if slots < 0.8:
+        return True
+    groups = pulse_waits(run)
+    if slots >= 3:
+        start, end = int(slots / 2), int(slots)
+        early = [float(np.median(waits[start:end])) - s0_ms for waits in groups if len(waits) >= end]
+        if early and float(np.median(early)) > 0.35 * s0_ms:
+            return True
+    return slots >= 2 and _evenness(groups) < 0.5
+
+
+def _evenness(groups: list[Floats]) -> float:
+    """Coefficient of variation of the times between ends, in the second half of each pulse; 0 = a metronome."""
+    values = []
+    for waits in groups:
+        gaps = np.diff(np.sort(waits))[len(waits) // 2 :]
+        if len(gaps) >= 5 and gaps.mean() > 0:
+            values.append(float(gaps.std() / gaps.mean()))
+    return float(np.median(values)) if values else math.inf
+
+
+def sharing(run: Run) -> Finding | None:
+    """All requests of a pulse grow slow together: too many share the processor, or a batch."""
+    seen, s0, pulses = order(run), unloaded(run), levels(run, PULSE)
+    if seen is None or math.isnan(s0.value) or not pulses:
+        return None
+    last = pulses[-1]
+    ratio = last.p50.value / s0.value
+    low = last.p50.low / s0.high if last.p50.low and s0.high else math.nan
+    extra_ms = last.p50.value - s0.value
+    if not (low > SHARING_RATIO) or _ordered(seen) or extra_ms < max(FLOOR_MS, lag(run).worst_ms):
+        return None
+    sizes = np.array([each.size for each in pulses if not math.isnan(each.p50.value)], dtype=np.float64)
+    p50 = np.array([each.p50.value for each in pulses if not math.isnan(each.p50.value)])
+    knee = _knee(sizes, p50 / s0.value)
+    return Finding(
+        Kind.SHARING,
+        f"Every request of a pulse slows down together: {ratio:.2g} times S0 at {last.size} at once. "
+        f"Latency grows from about {knee:.0f} at once.",
+        {"p50_ms": last.p50, "s0_ms": s0, "knee": Estimate(knee, math.nan, math.nan, len(sizes))},
+    )
+
+
+def _knee(sizes: Floats, ratios: Floats) -> float:
+    """The k at which max(1, (size / k) ** slope) bends, by least squares on logarithms."""
+    best, knee = math.inf, float(sizes[0])
+    for candidate in np.geomspace(sizes[0], sizes[-1], 60):
+        excess = np.maximum(0.0, np.log(sizes / candidate))
+        power = float(excess @ np.log(ratios)) / float(excess @ excess) if excess.any() else 0.0
+        error = float(np.sum((np.log(ratios) - power * excess) ** 2))
+        if error < best - 1e-9:
+            best, knee = error, float(candidate)
+    return knee
+
+
+def first_arrival(run: Run) -> Finding | None:
+    """A lone request waits for company: nothing else makes a service faster with several at once."""
+    alone_rows = (run.rows(BASELINE) | (run.rows(PULSE) & (run.size == 1))) & run.served
+    alone = run.latency_ms[alone_rows]
+    sizes = [int(size) for size in np.unique(run.size[run.rows(PULSE)]) if size > 1]
+    medians = {size: _together(run, size) for size in sizes}
+    counted = {size: units for size, units in medians.items() if sum(map(len, units)) >= 8 and len(units) >= 3}
+    if len(alone) < 8 or not counted:
+        return None
+    best = min(counted, key=lambda size: float(np.median(np.concatenate(counted[size]))))
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    # 99.8 %, because the fastest of several sizes was chosen.
+    lone = bootstrap_draws([np.array([value]) for value in alone], _median, rng, 1000)
+    company = bootstrap_draws(counted[best], _median, rng, 1000)
+    low, high = (float(value) for value in np.quantile(lone - company, [0.001, 0.999]))
+    fast = float(np.median(np.concatenate(counted[best])))
+    s0 = median(alone)
+    if low <= max(0.1 * s0.value, 1.0):
+        return None
+    batch = next(size for size in counted if float(np.median(np.concatenate(counted[size]))) <= 1.1 * fast)
+    gain = Estimate(s0.value - fast, low, high, len(alone))
+    return Finding(
+        Kind.FIRST_ARRIVAL,
+        f"A lone request waits {gain.value:.0f} ms for company: {batch} at once are faster ({fast:.0f} ms) than one "
+        f"({s0.value:.0f} ms).",
+        {"wait_ms": gain, "batch": Estimate(batch, math.nan, math.nan, len(counted))},
+    )
+
+
+def _together(run: Run, size: int) -> list[Floats]:
+    rows = run.rows(PULSE) & (run.size == size) & run.served
+    return [run.latency_ms[rows & (run.group == group)] for group in np.unique(run.group[rows])]
+
+
+def _median(values: Floats) -> float:
+    return float(np.median(values))

@@ -1,0 +1,235 @@
+"""The result file: everything one run saw, request by request, and nothing that was concluded from it.
+
+Format "zerolayer pulse", JSON, times in microseconds since the run began. Conclusions are recomputed by whoever reads
+it. A reader takes its own version and older ones, and refuses newer ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolayer.check.errors import InputFileError
+
+FORMAT = "zerolayer pulse"
+VERSION = 1
+Ints = NDArray[np.int64]
+
+BASELINE, PULSE, STEP, RETRY, SHADOW, ABORT, AFTER, REPLAY, CAPTURE = (
+    "baseline",
+    "pulse",
+    "step",
+    "retry",
+    "shadow",
+    "abort",
+    "after-abort",
+    "replay",
+    "capture",
+)
+PHASES = (BASELINE, PULSE, STEP, RETRY, SHADOW, ABORT, AFTER, REPLAY, CAPTURE)
+REFUSALS = (429, 503, 529)  # busy by RFC 6585, RFC 9110, and Anthropic's own
+
+
+class TargetInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was measured. ``address`` holds no credentials and no query."""
+
+    address: str
+    api: Literal["openai", "anthropic", "http", "capture"]
+    software: str = ""  # as recognised; empty if not
+    model: str = ""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How it was measured; every duration in ms unless the name says otherwise."""
+
+    probes: int = 200
+    largest_pulse: int = 64
+    repeats: int = 10
+    gap_factor: float = 2.0  # rest after a pulse, in times of its worst latency
+    step_shares: tuple[float, ...] = (0.5, 0.7, 0.9, 1.1)  # of the rate that the pulses show
+    step_rates: tuple[float, ...] = ()  # requests per second, in place of shares
+    step_seconds: float = 10.0
+    max_rate: float = 200.0
+    retries: int = 60
+    aborts: bool = True
+    output_tokens: int = 32
+    prompt_words: int = 0  # words added to the prompt
+    timeout_s: float = 60.0
+    max_wait_s: float = 30.0  # longest promised wait that is tried
+    max_lag_ms: float = 0.0  # of the client itself; 0 = the larger of 1 ms and a tenth of S0
+    seed: int = 1
+
+
+class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parallel lists, one entry a request, in the order of sending; -1 = did not happen."""
+
+    phase: list[int]
+    group: list[int]
+    size: list[int]
+    position: list[int]
+    intended: list[int]
+    sent: list[int]
+    first: list[int]
+    end: list[int]
+    status: list[int]
+    promised_ms: list[int]
+    events: list[int]
+    prompt_tokens: list[int]
+    lag: list[int]
+
+
+class _Reads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Socket reads that held body bytes of streams: row of the request, time, complete events in it."""
+
+    request: list[int]
+    time: list[int]
+    events: list[int]
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    format: str
+    version: int
+    started: str
+    target: TargetInfo
+    settings: Settings
+    timer_lag: list[int]
+    requests: _Columns
+    reads: _Reads
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. Arrays of equal length, one entry a request; times in microseconds since the run began, -1 = never.
+
+    ``phase`` indexes ``PHASES``; ``group`` numbers pulses and steps over the whole run; ``size`` is a pulse's number
+    of requests, or a step's rate per second; ``first`` is the first token of a stream, else the first byte; ``end`` is
+    -1 unless the reply came whole; ``status`` is 0 without a reply; ``lag`` bounds how late this client can have been
+    in reading the reply. ``timer_lag`` is what the client's own timer was late by, measured before anything was sent.
+    """
+
+    started: str
+    target: TargetInfo
+    settings: Settings
+    timer_lag: Ints
+    phase: Ints
+    group: Ints
+    size: Ints
+    position: Ints
+    intended: Ints
+    sent: Ints
+    first: Ints
+    end: Ints
+    status: Ints
+    promised_ms: Ints
+    events: Ints
+    prompt_tokens: Ints
+    lag: Ints
+    read_request: Ints
+    read_time: Ints
+    read_events: Ints
+
+    def rows(self, *phases: str) -> NDArray[np.bool_]:
+        """A mask of the requests of these phases."""
+        return np.isin(self.phase, [PHASES.index(phase) for phase in phases])
+
+    @property
+    def served(self) -> NDArray[np.bool_]:
+        """Answered wholly, with a status of success: only these have latencies."""
+        return (self.status >= 200) & (self.status < 300) & (self.end >= 0)
+
+    @property
+    def refused(self) -> NDArray[np.bool_]:
+        """Turned away as busy."""
+        return np.isin(self.status, REFUSALS)
+
+    @property
+    def latency_ms(self) -> NDArray[np.float64]:
+        """From the intended time to the end: what a user would have seen; NaN where not served."""
+        return np.where(self.served, (self.end - self.intended) / 1000, np.nan)
+
+    @property
+    def sent_latency_ms(self) -> NDArray[np.float64]:
+        """From the real send to the end: the same without this client's own lateness."""
+        return np.where(self.served, (self.end - self.sent) / 1000, np.nan)
+
+    @property
+    def first_ms(self) -> NDArray[np.float64]:
+        """From the intended time to the first token or byte; NaN where none came."""
+        return np.where(self.served & (self.first >= 0), (self.first - self.intended) / 1000, np.nan)
+
+
+COLUMNS = _Columns.__struct_fields__
+
+
+def write(run: Run, path: Path) -> None:
+    """Save ``run``. Raises ``InputFileError`` when the file cannot be written."""
+    file = _File(
+        format=FORMAT,
+        version=VERSION,
+        started=run.started,
+        target=run.target,
+        settings=run.settings,
+        timer_lag=run.timer_lag.tolist(),
+        requests=_Columns(*(getattr(run, name).tolist() for name in COLUMNS)),
+        reads=_Reads(run.read_request.tolist(), run.read_time.tolist(), run.read_events.tolist()),
+    )
+    try:
+        path.write_bytes(msgspec.json.encode(file) + b"\n")
+    except OSError as error:
+        raise InputFileError(f"The result cannot be written ({type(error).__name__}). Choose another file.") from None
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """What every version of the file has."""
+
+    format: str
+    version: int
+
+
+def read(path: Path) -> Run:
+    """Load a run. Raises ``InputFileError`` for another format, a newer version, or a damaged file."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputFileError(f"{path.name} cannot be read ({type(error).__name__}). Check the file's name.") from None
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+    except msgspec.DecodeError:
+        raise InputFileError(f"{path.name} is no result of `zerolayer pulse`. Save one with --save FILE.") from None
+    if head.format != FORMAT:
+        raise InputFileError(f"{path.name} is no result of `zerolayer pulse`. Save one with --save FILE.")
+    if head.version > VERSION:
+        raise InputFileError(
+            f"{path.name} has version {head.version}, newer than {VERSION}, the newest this program reads. Update it."
+        )
+    try:
+        file = msgspec.json.decode(data, type=_File)
+        return _run(file)
+    except (msgspec.DecodeError, OverflowError):
+        raise InputFileError(f"{path.name} is damaged. Measure again, or restore the file.") from None
+
+
+def _run(file: _File) -> Run:
+    columns = {name: np.array(getattr(file.requests, name), dtype=np.int64) for name in COLUMNS}
+    reads = [np.array(part, dtype=np.int64) for part in (file.reads.request, file.reads.time, file.reads.events)]
+    count = len(columns["phase"])
+    fits = all(len(column) == count for column in columns.values()) and len({len(part) for part in reads}) == 1
+    if (
+        not fits
+        or np.any((reads[0] < 0) | (reads[0] >= count))
+        or np.any(~np.isin(columns["phase"], range(len(PHASES))))
+    ):
+        raise msgspec.ValidationError("columns do not fit together")
+    return Run(
+        file.started,
+        file.target,
+        file.settings,
+        np.array(file.timer_lag, dtype=np.int64),
+        *columns.values(),
+        *reads,
+    )
