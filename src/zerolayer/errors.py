@@ -169,6 +169,12 @@ class ContractError(StartupError):
     code = "contract_error"
 
 
+class UsageError(ZerolayerError):
+    """A command's arguments do not go together, or name nothing that exists; exit code 2. Never sent to a client."""
+
+    code = "usage_error"
+
+
 class ModelFileError(StartupError):
     """A model file is damaged, truncated, hostile or of a kind that is not supported."""
 

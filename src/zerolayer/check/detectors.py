@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 
-from zerolayer.check.figures import BOOTSTRAP_SEED, Order, lag, levels, order, pulse_waits, unloaded
+from zerolayer.check.figures import BOOTSTRAP_SEED, MIN_ACCEPTED, Order, lag, levels, order, pulse_waits, unloaded
 from zerolayer.check.findings import Finding, Kind
-from zerolayer.check.run_file import BASELINE, PULSE, Run
-from zerolayer.check.statistics import Estimate, Floats, bootstrap_draws, median
+from zerolayer.check.run_file import BASELINE, CAPTURE, PULSE, Run
+from zerolayer.check.statistics import Estimate, Floats, bootstrap_draws, median, median_of, pooled_tau
 
 ORDERED_TAU = 0.5
 ORDERED_Z = 4.0
@@ -143,14 +143,15 @@ def first_arrival(run: Run) -> Finding | None:
     if len(alone) < 8 or not counted:
         return None
     best = min(counted, key=lambda size: float(np.median(np.concatenate(counted[size]))))
+    fast, s0 = float(np.median(np.concatenate(counted[best]))), median(alone)
+    if s0.value - fast <= _worth(s0.value):
+        return None
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     # 99.8 %, because the fastest of several sizes was chosen.
-    lone = bootstrap_draws([np.array([value]) for value in alone], _median, rng, 1000)
-    company = bootstrap_draws(counted[best], _median, rng, 1000)
+    lone = bootstrap_draws([np.array([value]) for value in alone], median_of, rng, 1000)
+    company = bootstrap_draws(counted[best], median_of, rng, 1000)
     low, high = (float(value) for value in np.quantile(lone - company, [0.001, 0.999]))
-    fast = float(np.median(np.concatenate(counted[best])))
-    s0 = median(alone)
-    if low <= max(0.1 * s0.value, 1.0):
+    if low <= _worth(s0.value):
         return None
     batch = next(size for size in counted if float(np.median(np.concatenate(counted[size]))) <= 1.1 * fast)
     gain = Estimate(s0.value - fast, low, high, len(alone))
@@ -162,10 +163,37 @@ def first_arrival(run: Run) -> Finding | None:
     )
 
 
+def _worth(s0_ms: float) -> float:
+    """The gain from company, in ms, that is worth a finding."""
+    return max(0.1 * s0_ms, 1.0)
+
+
 def _together(run: Run, size: int) -> list[Floats]:
     rows = run.rows(PULSE) & (run.size == size) & run.served
     return [run.latency_ms[rows & (run.group == group)] for group in np.unique(run.group[rows])]
 
 
-def _median(values: Floats) -> float:
-    return float(np.median(values))
+def captured_line(run: Run) -> Finding | None:
+    """In a capture: whether bursts are served in a line, or all slow down, as more are in flight.
+
+    A burst is what came within a quarter of S0 of each other.
+    """
+    rows, s0 = np.flatnonzero(run.rows(BASELINE, CAPTURE)), unloaded(run)
+    loaded = levels(run, CAPTURE)
+    full = [level for level in loaded if level.p50.n >= 20]
+    if s0.n < 10 or not full:
+        return None
+    quarter_us = 250 * s0.value
+    starts = np.flatnonzero(np.diff(run.sent[rows]) > quarter_us) + 1
+    bursts = [run.latency_ms[burst] for burst in np.split(rows, starts) if len(burst) >= MIN_ACCEPTED]
+    effects = np.array([float(burst[-1] - burst[0]) for burst in bursts])
+    tau, z = pooled_tau(bursts)
+    figures = {"s0_ms": s0, "p50_ms": full[-1].p50, "effect_ms": median(effects)}
+    if tau > ORDERED_TAU and z > ORDERED_Z and float(np.median(effects)) >= 0.95 * s0.value:
+        text = f"A queue: in {len(bursts)} bursts the later waits the longer, the last {np.median(effects):.0f} ms."
+        return Finding(Kind.QUEUE, text, figures)
+    if full[-1].p50.low > SHARING_RATIO * s0.high and full[-1].p50.value - s0.value > FLOOR_MS:
+        ratio = full[-1].p50.value / s0.value
+        text = f"The first byte takes {ratio:.2g} times S0 with {full[-1].size} or more others in flight."
+        return Finding(Kind.SHARING, text, figures)
+    return None

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from zerolayer.errors import ZerolayerError
+from zerolayer.errors import UsageError, ZerolayerError
 
 
 class CheckError(ZerolayerError):
     """Base of everything that the commands of this room raise."""
 
     code = "check_error"
-
-
-class UsageError(CheckError):
-    """The command's arguments do not go together, or name nothing that exists; exit code 2."""
-
-    code = "usage_error"
 
 
 class InputFileError(UsageError):

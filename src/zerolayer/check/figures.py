@@ -16,6 +16,7 @@ from zerolayer.check.statistics import (
     bootstrap,
     kendall_tau,
     median,
+    median_of,
     pooled_tau,
     quantile,
     rate,
@@ -185,13 +186,9 @@ def order(run: Run) -> Order | None:
         tau,
         z,
         share(int((taus > 0.5).sum()), len(taus)),
-        bootstrap(slopes, _median, rng),
-        bootstrap(effects, _median, rng),
+        bootstrap(slopes, median_of, rng),
+        bootstrap(effects, median_of, rng),
     )
-
-
-def _median(values: Floats) -> float:
-    return float(np.median(values))
 
 
 def _effect(waits: Floats) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -28,6 +27,7 @@ from zerolayer.check.run_file import (
     Settings,
 )
 from zerolayer.check.target import Target
+from zerolayer.check.trace import Arrival
 
 MILLISECOND = 1_000_000
 LEAD_NS = 5 * MILLISECOND  # between planning a pulse and its intended time
@@ -56,15 +56,6 @@ class Silent:
 
     def show(self, done: int, latencies_ms: list[float]) -> None:
         """Say nothing."""
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """One request of a trace: when, and of which size (0 = the settings')."""
-
-    at_ms: float
-    prompt_tokens: int = 0
-    output_tokens: int = 0
 
 
 class Measurement:

@@ -11,7 +11,7 @@ import numpy as np
 from zerolayer.check import detectors, figures, time_detectors
 from zerolayer.check.causes import likely_cause
 from zerolayer.check.findings import INVALID, PASS, SLO_MISSED, Finding, Kind, exit_code
-from zerolayer.check.run_file import BASELINE, PULSE, REPLAY, RETRY, STEP, Run
+from zerolayer.check.run_file import BASELINE, CAPTURE, PULSE, REPLAY, RETRY, STEP, Run
 from zerolayer.check.statistics import Estimate, median, quantile
 
 # A finding that another one explains is not told twice.
@@ -55,6 +55,7 @@ class Report:
     pulses: list[figures.Level]
     order: figures.Order | None
     steps: list[figures.Level]
+    captured: list[figures.Level]  # of a capture, by how many others were in flight
     stream: figures.Stream | None
     retry: figures.Retry
     prompt_tokens: Estimate
@@ -102,6 +103,7 @@ def analyse(run: Run, limits: Iterable[Limit] = ()) -> Report:
         pulses=figures.levels(run, PULSE),
         order=figures.order(run),
         steps=figures.levels(run, STEP) + figures.levels(run, REPLAY),
+        captured=figures.levels(run, CAPTURE),
         stream=figures.stream(run),
         retry=figures.retry(run),
         prompt_tokens=median(prompts),
@@ -118,6 +120,7 @@ def conclude(run: Run) -> list[Finding]:
     single: list[Callable[[Run], Finding | None]] = [
         detectors.line,
         detectors.sharing,
+        detectors.captured_line,
         detectors.first_arrival,
         time_detectors.tick,
         time_detectors.stall,

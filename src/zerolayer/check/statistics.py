@@ -102,28 +102,35 @@ def theil_sen(y: Floats) -> float:
     return float(np.median((y[second] - y[first]) / (second - first)))
 
 
-def bootstrap(
-    units: Sequence[Floats], statistic: Callable[[Floats], float], rng: np.random.Generator, times: int = 400
-) -> Estimate:
-    """Percentile bootstrap over whole ``units``: requests of one pulse depend on each other, so pulses are drawn."""
+def median_of(values: Floats) -> Floats:
+    """The median along the last axis, as ``bootstrap`` takes it."""
+    return np.asarray(np.median(values, axis=-1), dtype=np.float64)
+
+
+Statistic = Callable[[Floats], Floats]
+
+
+def bootstrap(units: Sequence[Floats], statistic: Statistic, rng: np.random.Generator, times: int = 400) -> Estimate:
+    """Percentile bootstrap over whole ``units``: requests of one pulse depend on each other, so pulses are drawn.
+
+    ``statistic`` reduces the last axis.
+    """
     filled = [unit for unit in units if len(unit)]
     if not filled:
         return NOTHING
     pooled = np.concatenate(filled)
     draws = bootstrap_draws(filled, statistic, rng, times)
     low, high = np.nanquantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Estimate(statistic(pooled), float(low), float(high), len(pooled))
+    return Estimate(float(statistic(pooled)), float(low), float(high), len(pooled))
 
 
-def bootstrap_draws(
-    units: Sequence[Floats], statistic: Callable[[Floats], float], rng: np.random.Generator, times: int
-) -> Floats:
+def bootstrap_draws(units: Sequence[Floats], statistic: Statistic, rng: np.random.Generator, times: int) -> Floats:
     """``times`` values of ``statistic``, each of as many units drawn with replacement."""
     chosen = rng.integers(0, len(units), (times, len(units)))
-    if all(len(unit) == 1 for unit in units):  # independent values: no lists to join
-        values = np.concatenate(list(units))
-        return np.array([statistic(values[row]) for row in chosen])
-    return np.array([statistic(np.concatenate([units[i] for i in row])) for row in chosen])
+    if len({len(unit) for unit in units}) == 1:  # equal units: one array instead of many
+        drawn = np.stack(list(units))[chosen]
+        return statistic(drawn.reshape(times, -1))
+    return np.array([float(statistic(np.concatenate([units[i] for i in row]))) for row in chosen])
 
 
 def share(successes: int, n: int) -> Estimate:

@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from zerolayer.check.causes import recognise
-from zerolayer.check.errors import TargetError, UsageError
+from zerolayer.check.errors import TargetError
 from zerolayer.check.exchange import Exchange, Planned
 from zerolayer.check.load_client import Endpoint, LoadClient
 from zerolayer.check.run_file import BASELINE, TargetInfo
+from zerolayer.errors import UsageError
 
 Api = Literal["openai", "anthropic", "http"]
 PATHS: dict[str, str] = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
@@ -148,3 +149,11 @@ def _models(reply: Exchange) -> list[_Model]:
         return msgspec.json.decode(reply.body, type=_Models).data
     except msgspec.DecodeError:
         return []
+
+
+def with_key(target: Target, key: str) -> Target:
+    """Send ``key`` as both APIs expect it. Raises ``UsageError`` for a key that is no header value."""
+    if not key.isascii() or not key.isprintable():
+        raise UsageError("The key holds characters that no header may hold.")
+    headers = (("authorization", f"Bearer {key}"), ("x-api-key", key))
+    return replace(target, headers=(*target.headers, *(headers if target.api != "openai" else headers[:1])))

@@ -1,0 +1,127 @@
+"""A report as one HTML file that needs nothing else: inline styles and SVG, light and dark, printable."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from zerolayer.check import charts
+from zerolayer.check.report import Report
+from zerolayer.check.run_file import BASELINE, CAPTURE, PULSE, REPLAY, STEP, Run
+from zerolayer.check.text_report import level_tables, number, show, summary, verdict
+
+_STYLE = """
+:root{color-scheme:light dark;--paper:#fff;--ink:#1a1f24;--soft:#5c6670;--rule:#dfe3e7;--a:#1f6feb;--b:#c4620a;
+--bad:#b3261e;--good:#1a7f37;--card:#f6f8fa}
+@media(prefers-color-scheme:dark){:root{--paper:#0f1317;--ink:#e6eaee;--soft:#97a2ad;--rule:#2a3138;--a:#6cb0ff;
+--b:#ffab5e;--bad:#ff8a80;--good:#6fdd8b;--card:#171c22}}
+*{box-sizing:border-box}body{margin:0 auto;max-width:1080px;padding:28px 20px 60px;background:var(--paper);
+color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+h1{font-size:15px;font-weight:500;color:var(--soft);margin:0}h2{font-size:16px;margin:34px 0 8px}
+.verdict{font-size:25px;line-height:1.25;font-weight:650;margin:4px 0 14px}.bad{color:var(--bad)}
+.good{color:var(--good)}
+.finding{background:var(--card);border-left:4px solid var(--bad);padding:10px 14px;margin:8px 0;border-radius:4px}
+.finding.note{border-color:var(--soft)}.finding b{text-transform:capitalize}.finding i{display:block;color:var(--soft)}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+td,th{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--rule);vertical-align:top}
+th{font-weight:500;color:var(--soft)}.wide{overflow-x:auto}.levels td,.levels th{white-space:nowrap}
+.grid2{display:grid;gap:20px;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr))}
+figure{margin:0;min-width:0}figcaption{font-size:13px;color:var(--soft);margin-top:2px}
+svg{width:100%;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--soft)}
+.grid{stroke:var(--rule)}.axis{stroke:var(--soft)}.mark{stroke:var(--bad);stroke-dasharray:4 3}
+svg .marked{fill:var(--ink)}.s0{fill:var(--a);opacity:.65}.s1{fill:var(--b);opacity:.6}.heat{fill:var(--a)}
+.dot{fill:var(--a);opacity:.45}.cross{stroke:var(--b);stroke-width:1.5;fill:none}.line{fill:none;stroke-width:2}
+.l0{stroke:var(--a);fill:var(--a)}.l1{stroke:var(--b);fill:var(--b)}polyline.line{fill:none}
+.key{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:4px}.k0{background:var(--a)}
+.k1{background:var(--b)}footer{margin-top:34px;font-size:13px;color:var(--soft)}
+"""
+
+
+def html(run: Run, report: Report) -> str:
+    """The whole page."""
+    grave = "good" if report.exit_code == 0 else "bad"
+    parts = [
+        (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        ),
+        f"<title>Pulse of {escape(run.target.address)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>Pulse of {escape(run.target.address)}, {escape(run.started)}</h1>",
+        f'<div class="verdict {grave}">{escape(verdict(report))}</div>',
+        *(_finding(report, index) for index in range(len(report.findings))),
+        '<h2>Figures</h2><div class="wide"><table>',
+        *(f"<tr><th>{escape(label)}</th><td>{escape(value)}</td></tr>" for label, value in summary(run, report)),
+        "</table></div>",
+        f'<h2>Pictures</h2><div class="grid2">{_charts(run, report)}</div>',
+    ]
+    parts += [f"<h2>{title.capitalize()}</h2>{_table(rows)}" for title, rows in level_tables(report)]
+    if report.limits:
+        rows = [["limit", "ms", "seen", ""]]
+        rows += [
+            [each.limit.name, number(each.limit.limit_ms), show(each.seen), "missed" if each.missed else "kept"]
+            for each in report.limits
+        ]
+        parts.append(f"<h2>Limits</h2>{_table(rows)}")
+    parts.append(
+        "<footer>Latencies run from the intended time unless they say otherwise. Brackets are 95 % intervals; ? is a "
+        "bound that so few requests cannot give. S0 is the median latency of lone requests.</footer></body></html>\n"
+    )
+    return "".join(parts)
+
+
+def _finding(report: Report, index: int) -> str:
+    finding = report.findings[index]
+    cause = report.causes.get(finding.kind)
+    likely = f"<i>Likely: {escape(cause)}</i>" if cause else ""
+    kind = "finding" if finding.exit_code else "finding note"
+    return f'<div class="{kind}"><b>{escape(finding.kind)}</b>: {escape(finding.text)}{likely}</div>'
+
+
+def _table(rows: list[list[str]]) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
+    return f'<div class="wide levels"><table><tr>{head}</tr>{body}</table></div>'
+
+
+def _charts(run: Run, report: Report) -> str:
+    figures = []
+    pulses = run.rows(PULSE)
+    largest = pulses & (run.size == (run.size[pulses].max() if pulses.any() else 0))
+    alone, together = run.rows(BASELINE) & run.served, largest & run.served
+    if together.any() and report.s0.n:
+        figures.append(
+            _figure(
+                charts.order_scatter(
+                    run.position[together].astype(np.float64),
+                    run.sent_latency_ms[together],
+                    run.position[largest & run.refused].astype(np.float64),
+                    report.s0.value,
+                ),
+                "Order inside the largest pulses. A queue is a ramp; crosses are refusals.",
+            )
+        )
+    if alone.any():
+        series = {"alone": run.latency_ms[alone]} | ({"pulse": run.latency_ms[together]} if together.any() else {})
+        legend = '<span class="key k0"></span>alone &nbsp;<span class="key k1"></span>largest pulses'
+        figures.append(_figure(charts.histogram(series, {"S0": report.s0.value}), legend))
+    rows = run.rows(BASELINE, PULSE, STEP, REPLAY, CAPTURE) & run.served
+    if rows.any():
+        figures.append(
+            _figure(
+                charts.heat_map(run.intended[rows] / 1e6, run.latency_ms[rows]),
+                "Every served request: lone probes, then pulses, then steps.",
+            )
+        )
+    if len(report.pulses) >= 2:
+        sizes = np.array([level.size for level in report.pulses], dtype=np.float64)
+        lines = {
+            "P50": np.array([level.p50.value for level in report.pulses]),
+            "P99": np.array([level.p99.value for level in report.pulses]),
+        }
+        figures.append(_figure(charts.curve(sizes, lines, report.s0.value), "Latency by size of pulse; dashed: S0."))
+    return "".join(figures)
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"

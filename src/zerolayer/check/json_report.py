@@ -1,0 +1,104 @@
+"""A report as JSON, versioned; every key with a unit ends in it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from zerolayer.check.figures import Level
+from zerolayer.check.report import Report
+from zerolayer.check.run_file import Run
+from zerolayer.check.statistics import Estimate
+from zerolayer.check.text_report import verdict
+
+VERSION = 1
+
+
+def to_json(run: Run, report: Report) -> str:
+    """One JSON object. A figure is {value, low, high, n}; what is not known is null."""
+    return msgspec.json.encode(_document(run, report)).decode()
+
+
+def _document(run: Run, report: Report) -> dict[str, Any]:
+    lag, order, stream, retry = report.lag, report.order, report.stream, report.retry
+    return {
+        "version": VERSION,
+        "exit_code": report.exit_code,
+        "verdict": verdict(report),
+        "started": run.started,
+        "target": run.target,
+        "settings": run.settings,
+        "client_lag_p99_ms": {"timer": lag.timer_ms, "send": lag.send_ms, "read": lag.read_ms, "limit": lag.limit_ms},
+        "findings": [
+            {
+                "kind": finding.kind.value,
+                "exit_code": finding.exit_code,
+                "text": finding.text,
+                "likely_cause": report.causes.get(finding.kind),
+                "figures": {name: figure(estimate) for name, estimate in finding.figures.items()},
+            }
+            for finding in report.findings
+        ],
+        "s0_ms": figure(report.s0),
+        "s0_spread_ms": finite(report.s0_spread_ms),
+        "prompt_tokens": figure(report.prompt_tokens),
+        "pulses": [_level(level) | {"at_once": level.size} for level in report.pulses],
+        "steps": [
+            _level(level) | {"rate_per_s": level.size, "sent_per_s": figure(level.achieved)} for level in report.steps
+        ],
+        "order": order
+        and {
+            "pulses": order.pulses,
+            "tau": finite(order.tau),
+            "z": finite(order.z),
+            "slope_ms": figure(order.slope),
+            "effect_ms": figure(order.effect),
+        },
+        "stream": stream
+        and {
+            "tokens_per_read": figure(stream.events_per_read),
+            "small_gaps": figure(stream.small_gaps),
+            "first_token_ms": figure(stream.first),
+            "token_gap_ms": figure(stream.gap),
+        },
+        "refused": figure(retry.refused),
+        "retry_kept": figure(retry.kept),
+        "promised_ms": figure(retry.promised),
+        "regret_ms": figure(retry.regret),
+        "limits": [
+            {
+                "name": each.limit.name,
+                "limit_ms": each.limit.limit_ms,
+                "seen_ms": figure(each.seen),
+                "missed": each.missed,
+            }
+            for each in report.limits
+        ],
+    }
+
+
+def _level(level: Level) -> dict[str, Any]:
+    return {
+        "p50_ms": figure(level.p50),
+        "p99_ms": figure(level.p99),
+        "first_p50_ms": figure(level.first_p50),
+        "refused": figure(level.refused),
+        "failed": level.failed,
+    }
+
+
+def figure(estimate: Estimate) -> dict[str, Any]:
+    """An estimate with null for what is not known: JSON has no NaN."""
+    return {
+        "value": finite(estimate.value),
+        "low": finite(estimate.low),
+        "high": finite(estimate.high),
+        "n": estimate.n,
+    }
+
+
+def finite(value: float) -> float | None:
+    """The value, or None."""
+    return value if math.isfinite(value) else None
