@@ -1,7 +1,7 @@
-"""A real HTTP server with one disease, in a process of its own: ``python disease_server.py DISEASE``.
+"""Real HTTP servers with one disease each, in a process of their own: ``python disease_server.py DISEASE ...``.
 
-Prints its port. Service takes 20 ms with a spread of 5 %, on four slots where the disease has slots. ``GET /`` is
-answered with two bytes; ``POST /v1/chat/completions`` with a stream of 12 tokens, 2 ms apart.
+Prints their ports, one a line. Service takes 20 ms with a spread of 5 %, on four slots where the disease has slots.
+``GET /`` is answered with two bytes; ``POST /v1/chat/completions`` with a stream of 12 tokens, 2 ms apart.
 """
 
 from __future__ import annotations
@@ -191,11 +191,16 @@ async def handle(server: Server, reader: asyncio.StreamReader, writer: asyncio.S
         writer.close()
 
 
+async def serve(disease: str) -> asyncio.Server:
+    server = Server(disease)
+    return await asyncio.start_server(lambda r, w: handle(server, r, w), "127.0.0.1", 0, backlog=256)
+
+
 async def main() -> None:
-    server = Server(sys.argv[1])
-    listener = await asyncio.start_server(lambda r, w: handle(server, r, w), "127.0.0.1", 0, backlog=256)
-    print(listener.sockets[0].getsockname()[1], flush=True)
-    await listener.serve_forever()
+    listeners = [await serve(disease) for disease in sys.argv[1:]]
+    for listener in listeners:
+        print(listener.sockets[0].getsockname()[1], flush=True)
+    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def run(
     for number in range(probes):
         wait = float(service(rng, np.array([at]))[0])
         rows.append((BASELINE, 0, 1, number, at, wait))
-        at += (0.0 if np.isnan(wait) else wait) + rng.exponential(15.0)
+        at += (0.0 if np.isnan(wait) else wait) + rng.exponential(25.0)
     group = 0
     for _ in range(repeats):
         for size in sizes:

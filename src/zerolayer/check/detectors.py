@@ -153,7 +153,8 @@ def first_arrival(run: Run) -> Finding | None:
     low, high = (float(value) for value in np.quantile(lone - company, [0.001, 0.999]))
     if low <= _worth(s0.value):
         return None
-    batch = next(size for size in counted if float(np.median(np.concatenate(counted[size]))) <= 1.1 * fast)
+    half = (fast + s0.value) / 2
+    batch = next(size for size in counted if float(np.median(np.concatenate(counted[size]))) <= half)
     gain = Estimate(s0.value - fast, low, high, len(alone))
     return Finding(
         Kind.FIRST_ARRIVAL,

@@ -19,6 +19,7 @@ from zerolayer.check.run_file import (
     BASELINE,
     PHASES,
     PULSE,
+    REFUSALS,
     REPLAY,
     RETRY,
     SHADOW,
@@ -103,17 +104,17 @@ class Measurement:
         return self.result()
 
     def _warm_up(self) -> None:
-        """Requests that count nowhere; the first tells at once whether the service can be measured at all."""
-        for _ in range(WARM_UP):
-            exchange = self._send([self._plan(BASELINE, 1, 0, self._client.clock())])[0]
+        """Requests that count nowhere; if none of them is answered, the service cannot be measured at all."""
+        tried = [self._send([self._plan(BASELINE, 1, 0, self._client.clock())])[0] for _ in range(WARM_UP)]
+        if not any(each.whole and (200 <= each.status < 300 or each.status in REFUSALS) for each in tried):
+            exchange = tried[-1]
             if exchange.error:
                 raise TargetError(
                     f"The service's reply could not be read ({exchange.error}). Check the address and the API (--api)."
                 )
-            if not 200 <= exchange.status < 300 and exchange.status not in (429, 503, 529):
-                raise TargetError(
-                    f"The service answers with status {exchange.status}. Check the path, --api, --model and --key-env."
-                )
+            raise TargetError(
+                f"The service answers with status {exchange.status}. Check the path, --api, --model and --key-env."
+            )
         self._exchanges.clear()
 
     def _baseline(self) -> None:
@@ -126,7 +127,7 @@ class Measurement:
             done = self._send([self._plan(BASELINE, 1, number, self._client.clock())])
             worst_ms = max(worst_ms, *_latencies(done), 0.0)
             self._watcher.show(number + 1, _latencies(done))
-            self._sleep(min(self._rng.expovariate(1.0) * min(max(worst_ms / 4, 5.0), 100.0), 1000.0) / 1000)
+            self._sleep(min(self._rng.expovariate(1.0) * min(max(worst_ms / 2, 10.0), 100.0), 1000.0) / 1000)
         self._fold()
         if self.result().served.sum() < min(10, count):
             raise TargetError("Too few lone requests were served to know the unloaded time. Try when nobody else asks.")
@@ -205,7 +206,7 @@ class Measurement:
             def again(exchange: Exchange) -> Iterator[Planned]:
                 nonlocal counted
                 planned, promised = exchange.planned, exchange.promised_ms
-                refused = exchange.status in (429, 503, 529) and 0 <= promised <= self._settings.max_wait_s * 1000
+                refused = exchange.status in REFUSALS and 0 <= promised <= self._settings.max_wait_s * 1000
                 if planned.position < 0 and refused:
                     at_ns = exchange.end_ns + promised * MILLISECOND
                     yield self._plan(RETRY, size, counted, at_ns)

@@ -27,7 +27,7 @@ def tick(run: Run) -> Finding | None:
     rows = np.flatnonzero(run.rows(BASELINE) & run.served & (run.first >= 0))
     until = run.first if is_stream(run) else run.end
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    found = find_tick(run.sent[rows] / 1000, until[rows] / 1000, rng) if len(rows) >= 20 else None
+    found = find_tick(run.sent[rows] / 1000, until[rows] / 1000, rng)
     if found is None:
         return None
     return Finding(

@@ -1,0 +1,96 @@
+"""What the detectors find and how often they cry wolf, by simulation: seeded runs, no clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from check import simulated
+from zerolayer.check.figures import order
+from zerolayer.check.findings import Kind
+from zerolayer.check.report import conclude
+
+SEEDS = 4
+
+
+def found(service: simulated.Service, **changes: object) -> list[set[Kind]]:
+    return [{each.kind for each in conclude(simulated.run(service, seed, **changes))} for seed in range(SEEDS)]
+
+
+@pytest.mark.parametrize(
+    ("service", "kind"),
+    [
+        (simulated.fifo(8), Kind.QUEUE),
+        (simulated.fifo(1), Kind.QUEUE),
+        (simulated.fifo(8, cv=0.5), Kind.QUEUE),
+        (simulated.fifo(20), Kind.QUEUE),
+        (simulated.shaper(100), Kind.SHAPER),
+        (simulated.shaper(15), Kind.SHAPER),
+        (simulated.tick(20), Kind.TICK),
+        (simulated.tick(40, cv=0.1), Kind.TICK),
+        (simulated.company(8, 20), Kind.FIRST_ARRIVAL),
+        (simulated.two_modes(0.1), Kind.MODE),
+    ],
+    ids=[
+        "fifo",
+        "one slot",
+        "uneven fifo",
+        "20 slots",
+        "shaper",
+        "slow shaper",
+        "tick",
+        "uneven tick",
+        "company",
+        "modes",
+    ],
+)
+def test_a_disease_is_found_alone_and_every_time(service: simulated.Service, kind: Kind) -> None:
+    assert found(service) == [{kind}] * SEEDS
+
+
+def test_processor_sharing_is_found_and_is_no_queue() -> None:
+    assert found(simulated.sharing(), rate=40.0) == [{Kind.SHARING}] * SEEDS
+
+
+def test_a_stall_is_found_in_a_calm_load_step() -> None:
+    assert sum(Kind.STALL in kinds for kinds in found(simulated.stall(), rate=100.0)) >= SEEDS - 1
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        simulated.healthy(0.05),
+        simulated.healthy(0.15),
+        simulated.healthy(0.5),
+        simulated.healthy(1.0),
+        simulated.refusing(8),
+        simulated.refusing(32),
+    ],
+    ids=["even", "usual", "uneven", "very uneven", "8 slots", "32 slots"],
+)
+def test_a_healthy_service_is_never_accused(service: simulated.Service) -> None:
+    """30 runs of each of six; `make judges` makes 1,000 more."""
+    wrong = [seed for seed in range(30) if conclude(simulated.run(service, seed, probes=100, repeats=5))]
+    assert wrong == []
+
+
+@pytest.mark.judge
+def test_at_most_one_healthy_run_in_100_is_accused() -> None:
+    services = [simulated.healthy(cv) for cv in (0.05, 0.15, 0.5, 1.0)] + [simulated.refusing(8)]
+    wrong = sum(bool(conclude(simulated.run(service, 1000 + seed))) for service in services for seed in range(200))
+    assert wrong <= 10
+
+
+def test_p99_over_p50_does_not_show_a_queue_but_the_order_does() -> None:
+    """The ratio of a ramp is at most 2, however long the queue."""
+    run = simulated.run(simulated.fifo(8), sizes=(1, 200), repeats=4, probes=60)
+    largest = run.latency_ms[run.size == 200]
+    p50, p99 = sorted(largest)[len(largest) // 2], sorted(largest)[int(len(largest) * 0.99)]
+    seen = order(run)
+    assert p99 / p50 < 2.1
+    assert seen is not None
+    assert seen.tau > 0.9
+
+
+def test_a_steady_load_hides_the_queue_that_a_pulse_shows() -> None:
+    run = simulated.run(simulated.fifo(8), sizes=(1, 2, 4), rate=60.0)
+    assert Kind.QUEUE not in {finding.kind for finding in conclude(run)}
