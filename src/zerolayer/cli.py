@@ -134,6 +134,18 @@ def _add_checks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     compare.add_argument("--tolerance", metavar="X", type=_share, default=0.05, help="accepted worsening; default 0.05")
     compare.add_argument("--json", action="store_true", help="print JSON instead")
     compare.set_defaults(run=_compare)
+    text = "Plan a fleet: how many nodes of which kind serve a trace of requests in time, and what that costs."
+    fleet = commands.add_parser("simulate", help="plan a fleet", description=text, allow_abbrev=False)
+    fleet.add_argument("--trace", metavar="FILE", required=True, help="arrivals in Azure's or Mooncake's format")
+    fleet.add_argument("--cost", metavar="FILE", action="append", default=[], help="cost table of a kind of node, TOML")
+    fleet.add_argument("--speed", metavar="X", type=_positive, default=1.0, help="arrivals X times as fast")
+    fleet.add_argument("--limit", metavar="N", type=_count, help="only the first N requests")
+    fleet.add_argument("--nodes", metavar="N", type=_count, help="nodes; default: the fewest that reach the target")
+    fleet.add_argument("--target", metavar="X", type=_share, default=0.99, help="share served in time; default 0.99")
+    fleet.add_argument("--deadline-ms", metavar="MS", type=_positive, default=float("inf"), help="default: none")
+    fleet.add_argument("--html", metavar="FILE", help="write the table and a plot, one file")
+    fleet.add_argument("--json", action="store_true", help="print JSON instead")
+    fleet.set_defaults(run=_simulate)
 
 
 def _count(text: str) -> int:
@@ -250,6 +262,24 @@ def _pulse(options: argparse.Namespace) -> int:
             trace_limit=options.trace_limit,
             limits=options.slo,
             save=options.save,
+            html=options.html,
+            json=options.json,
+        )
+    )
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from zerolayer.check.simulate_command import SimulateOptions, run
+
+    return run(
+        SimulateOptions(
+            costs=tuple(options.cost),
+            trace=options.trace,
+            speed=options.speed,
+            limit=options.limit,
+            nodes=options.nodes,
+            target=options.target,
+            deadline_ms=options.deadline_ms,
             html=options.html,
             json=options.json,
         )

@@ -42,12 +42,6 @@ def html(run: Run, report: Report) -> str:
     """The whole page."""
     grave = "good" if report.exit_code == 0 else "bad"
     parts = [
-        (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        ),
-        f"<title>Pulse of {escape(run.target.address)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>Pulse of {escape(run.target.address)}, {escape(run.started)}</h1>",
         f'<div class="verdict {grave}">{escape(verdict(report))}</div>',
         *(_finding(report, index) for index in range(len(report.findings))),
         '<h2>Figures</h2><div class="wide"><table>',
@@ -55,19 +49,28 @@ def html(run: Run, report: Report) -> str:
         "</table></div>",
         f'<h2>Pictures</h2><div class="grid2">{_charts(run, report)}</div>',
     ]
-    parts += [f"<h2>{title.capitalize()}</h2>{_table(rows)}" for title, rows in level_tables(report)]
+    parts += [f"<h2>{title.capitalize()}</h2>{table(rows)}" for title, rows in level_tables(report)]
     if report.limits:
         rows = [["limit", "ms", "seen", ""]]
         rows += [
             [each.limit.name, number(each.limit.limit_ms), show(each.seen), "missed" if each.missed else "kept"]
             for each in report.limits
         ]
-        parts.append(f"<h2>Limits</h2>{_table(rows)}")
+        parts.append(f"<h2>Limits</h2>{table(rows)}")
     parts.append(
         "<footer>Latencies run from the intended time unless they say otherwise. Brackets are 95 % intervals; ? is a "
-        "bound that so few requests cannot give. S0 is the median latency of lone requests.</footer></body></html>\n"
+        "bound that so few requests cannot give. S0 is the median latency of lone requests.</footer>"
     )
-    return "".join(parts)
+    return page(f"Pulse of {run.target.address}, {run.started}", "".join(parts))
+
+
+def page(title: str, body: str) -> str:
+    """A page of its own around ``body``, which is HTML; ``title`` is text."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{body}</body></html>\n"
+    )
 
 
 def _finding(report: Report, index: int) -> str:
@@ -78,7 +81,8 @@ def _finding(report: Report, index: int) -> str:
     return f'<div class="{kind}"><b>{escape(finding.kind)}</b>: {escape(finding.text)}{likely}</div>'
 
 
-def _table(rows: list[list[str]]) -> str:
+def table(rows: list[list[str]]) -> str:
+    """Rows of text as an HTML table, the header first."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
     return f'<div class="wide levels"><table><tr>{head}</tr>{body}</table></div>'

@@ -150,14 +150,15 @@ def text(run: Run, report: Report) -> str:
     lines += [""] if report.findings else []
     lines += [f"{label:<16} {value}" for label, value in summary(run, report)]
     for title, rows in level_tables(report):
-        lines += ["", f"{title}, from the intended time; [95 % interval]", *_table(rows)]
+        lines += ["", f"{title}, from the intended time; [95 % interval]", *aligned(rows)]
     for result in report.limits:
         state = "MISSED" if result.missed else "kept"
         lines.append(f"limit {result.limit.name} {number(result.limit.limit_ms)} ms: {state}, {show(result.seen)}")
     return "\n".join(lines)
 
 
-def _table(rows: list[list[str]]) -> list[str]:
+def aligned(rows: list[list[str]]) -> list[str]:
+    """Lines of a table, columns under each other."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
