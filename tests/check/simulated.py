@@ -52,6 +52,16 @@ def fifo(slots: int = 8, cv: float = 0.15) -> Service:
     return serve
 
 
+def in_another_order(inner: Service, order: str) -> Service:
+    """A queue that serves the last come first, or in no order: the same waits, dealt differently."""
+
+    def serve(rng: np.random.Generator, arrivals: np.ndarray) -> np.ndarray:
+        ends = inner(rng, arrivals) + arrivals
+        return (ends[::-1] if order == "last" else rng.permutation(ends)) - arrivals
+
+    return lambda rng, at: inner(rng, at) if len(at) == 1 or at[-1] - at[0] > 1.0 else serve(rng, at)
+
+
 def shaper(per_s: float = 100.0, burst: int = 1) -> Service:
     """A leaky bucket that delays; ``burst`` pass at once."""
 

@@ -51,6 +51,16 @@ def test_processor_sharing_is_found_and_is_no_queue() -> None:
     assert found(simulated.sharing(), rate=40.0) == [{Kind.SHARING}] * SEEDS
 
 
+@pytest.mark.parametrize("order", ["last", "none"])
+def test_a_queue_is_found_whatever_its_order(order: str) -> None:
+    assert found(simulated.in_another_order(simulated.fifo(4), order)) == [{Kind.QUEUE}] * SEEDS
+
+
+def test_very_uneven_work_that_shares_is_still_no_queue() -> None:
+    uneven: simulated.Service = lambda rng, at: simulated.times(rng, len(at), 1.0) * max(1.0, len(at) / 8)  # noqa: E731
+    assert [Kind.QUEUE in kinds for kinds in found(uneven, step_s=0.0, sizes=(1, 40))] == [False] * SEEDS
+
+
 def test_a_stall_is_found_in_a_calm_load_step() -> None:
     assert sum(Kind.STALL in kinds for kinds in found(simulated.stall(), rate=100.0)) >= SEEDS - 1
 

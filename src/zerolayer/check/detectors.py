@@ -50,7 +50,7 @@ def line(run: Run) -> Finding | None:
     )
     last = pulses[-1]
     served = last.size * (1 - last.refused.value)
-    if _is_shaper(run, s0.value, seen.slope.value):
+    if seen.tau > 0 and _is_shaper(run, s0.value, seen.slope.value):
         return Finding(
             Kind.SHAPER,
             f"A rate limit delays instead of refusing: about {drain:.3g} requests/s pass, whatever the service takes. "
@@ -59,10 +59,12 @@ def line(run: Run) -> Finding | None:
         )
     slots = s0.value / seen.slope.value
     waiting = max(0, round(served - slots))
+    count = max(1, round(slots))
+    style = "" if seen.tau > 0 else " that serves the last come first"
     return Finding(
         Kind.QUEUE,
-        f"A queue: about {max(1, round(slots))} {'slot' if round(slots) <= 1 else 'slots'}, drains {drain:.3g}/s; "
-        f"of {last.size} at once, {waiting} waited, the last {seen.effect.value:.0f} ms longer than the first.",
+        f"A queue{style}: about {count} {'slot' if count == 1 else 'slots'}, drains {drain:.3g}/s; "
+        f"of {last.size} at once, {waiting} waited, the last served {seen.effect.value:.0f} ms longer than the first.",
         figures,
     )
 
@@ -72,7 +74,7 @@ def _inverse(slope_ms: float) -> float:
 
 
 def _ordered(seen: Order) -> bool:
-    return seen.tau > ORDERED_TAU and seen.z > ORDERED_Z and seen.ordered.value >= ORDERED_PULSES
+    return abs(seen.tau) > ORDERED_TAU and abs(seen.z) > ORDERED_Z and seen.ordered.value >= ORDERED_PULSES
 
 
 def _is_shaper(run: Run, s0_ms: float, slope_ms: float) -> bool:
@@ -100,7 +102,11 @@ def _evenness(groups: list[Floats]) -> float:
 
 
 def sharing(run: Run) -> Finding | None:
-    """All requests of a pulse grow slow together: too many share the processor, or a batch."""
+    """A pulse is slow, but not by the order of sending.
+
+    Either all its requests grow slow together, because too many share the processor, or a batch; or some are as fast as
+    alone and others wait: a queue that serves in no order, as several accepting workers make one.
+    """
     seen, s0, pulses = order(run), unloaded(run), levels(run, PULSE)
     if seen is None or math.isnan(s0.value) or not pulses:
         return None
@@ -113,12 +119,28 @@ def sharing(run: Run) -> Finding | None:
     sizes = np.array([each.size for each in pulses if not math.isnan(each.p50.value)], dtype=np.float64)
     p50 = np.array([each.p50.value for each in pulses if not math.isnan(each.p50.value)])
     knee = _knee(sizes, p50 / s0.value)
+    fastest = _fastest_ratio(run, last.size)
+    if fastest < 1 + 0.25 * (ratio - 1):
+        return Finding(
+            Kind.QUEUE,
+            f"A queue that serves in no order: of {last.size} at once the fastest is as fast as alone, half take "
+            f"{ratio:.2g} times S0 or more.",
+            {"p50_ms": last.p50, "s0_ms": s0, "fastest_ratio": Estimate(fastest, math.nan, math.nan, last.p50.n)},
+        )
     return Finding(
         Kind.SHARING,
         f"Every request of a pulse slows down together: {ratio:.2g} times S0 at {last.size} at once. "
         f"Latency grows from about {knee:.0f} at once.",
         {"p50_ms": last.p50, "s0_ms": s0, "knee": Estimate(knee, math.nan, math.nan, len(sizes))},
     )
+
+
+def _fastest_ratio(run: Run, size: int) -> float:
+    """The fastest of a pulse over the fastest of as many lone requests: 1 when one goes ahead, more when all share."""
+    fastest = [float(waits.min()) for waits in _together(run, size) if len(waits)]
+    served = float(np.median([len(waits) for waits in _together(run, size)]))
+    alone = run.latency_ms[run.rows(BASELINE) & run.served]
+    return float(np.median(fastest)) / float(np.quantile(alone, 1 / (served + 1)))
 
 
 def _knee(sizes: Floats, ratios: Floats) -> float:

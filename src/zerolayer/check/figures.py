@@ -67,6 +67,7 @@ class Order:
 
     ``tau`` pools the pairs of all pulses and ``z`` is its score; ``ordered`` is the share of pulses with tau > 0.5;
     ``slope`` in ms per position; ``effect`` is what the last quarter of a pulse waits longer than the first, in ms.
+    Where the last come are first served, tau is negative, and slope and effect are those of the reversed order.
     """
 
     pulses: int
@@ -178,6 +179,8 @@ def order(run: Run) -> Order | None:
         return None
     tau, z = pooled_tau(groups)
     rng = np.random.default_rng(BOOTSTRAP_SEED)
+    if tau < 0:
+        groups = [waits[::-1] for waits in groups]
     taus = np.array([kendall_tau(waits) for waits in groups])
     slopes = [np.array([theil_sen(waits)]) for waits in groups]
     effects = [np.array([_effect(waits)]) for waits in groups]

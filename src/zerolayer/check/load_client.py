@@ -12,6 +12,7 @@ import socket
 import ssl
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -58,7 +59,8 @@ class LoadClient:
         self._endpoint, self._timeout_s = endpoint, timeout_s
         self._tls = ssl.create_default_context() if endpoint.tls else None
         self._poll = select.epoll()
-        self._idle: list[_Connection] = []
+        # Taken from the front: requests are sent in the order in which their connections were opened, and accepted.
+        self._idle: deque[_Connection] = deque()
         self._busy: dict[int, _Connection] = {}
         self._heap: list[tuple[int, int, Planned]] = []
         self._count = 0
@@ -90,7 +92,7 @@ class LoadClient:
         for connection in self._idle:
             if connection.sock.fileno() in stale:
                 connection.sock.close()
-        self._idle = [connection for connection in self._idle if connection.sock.fileno() >= 0]
+        self._idle = deque(connection for connection in self._idle if connection.sock.fileno() >= 0)
 
     def _connect(self) -> _Connection:
         try:
@@ -148,7 +150,7 @@ class LoadClient:
     def _send_due(self, done: list[Exchange]) -> None:
         while self._heap and self._heap[0][0] <= self.clock():
             planned = heapq.heappop(self._heap)[2]
-            connection = self._idle.pop() if self._idle else self._connect()
+            connection = self._idle.popleft() if self._idle else self._connect()
             exchange = Exchange(planned, sent_ns=self.clock())
             connection.parser = ReplyParser(exchange)
             try:
