@@ -42,8 +42,8 @@ from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics
 from zerolayer.text.vocabulary import Vocabulary
+from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.http1_reply import response
-from zerolayer.wire.openai import BodyLimits
 from zerolayer.wire.openai_reply import error_body
 from zerolayer.wire.schema import Message, Sampling
 

@@ -21,7 +21,8 @@ from zerolayer.guard.guard import Guard, Reservation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
-from zerolayer.wire.openai import BodyLimits, decode_chat, decode_completion
+from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.openai_stream import StreamWriter
 from zerolayer.wire.schema import Request
 

@@ -24,14 +24,17 @@ class FinishReason(StrEnum):
     LENGTH = "length"
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One message of a conversation: a segment border in the context, nothing more."""
+class Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """One message of a conversation: a segment border in the context, nothing more.
+
+    Decoded straight from JSON, a message with further members is refused: ``openai`` knows what they mean.
+    """
 
     role: str
     content: str
 
 
-class Sampling(msgspec.Struct, frozen=True):
+class Sampling(msgspec.Struct, frozen=True, gc=False):
     """How the next token is chosen. Zero or one means "off" as noted; every field is range-checked by the decoder.
 
     Order of application: penalties, temperature, min-p, top-k, top-p, one uniform number.
