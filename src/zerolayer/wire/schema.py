@@ -5,6 +5,7 @@ Every decoder of this folder produces a ``Request``; nothing behind the wire kno
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -52,12 +53,15 @@ class Sampling(msgspec.Struct, frozen=True, gc=False):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, flat: ``messages`` on the chat route, ``prompt`` (text or token ids) on the completions route."""
+    """One request, flat: ``messages`` on the chat route, ``prompt`` (text or token ids) on the completions route.
+
+    Ages in milliseconds, points in time in Unix milliseconds; None and "" where the client said nothing.
+    """
 
     route: Route
     model: str
     messages: tuple[Message, ...] = ()
-    prompt: str | tuple[int, ...] = ""
+    prompt: str | Sequence[int] = ""
     sampling: Sampling = Sampling()
     max_tokens: int | None = None  # None: the client named none; the guard applies the contract's default
     stop: tuple[str, ...] = ()
@@ -65,6 +69,12 @@ class Request(msgspec.Struct, frozen=True):
     include_usage: bool = False
     ignore_eos: bool = False
     echo: bool = False
+    deadline_ms: int | None = None
+    max_age_ms: int | None = None
+    event_time_ms: int | None = None
+    ingest_time_ms: int | None = None
+    ticket: str = ""
+    session: str = ""
 
 
 class Alternative(msgspec.Struct, frozen=True):
