@@ -102,9 +102,8 @@ class RequestDecoder:
             plan.stream,
             False,
             plan.ignore_eos,
-            False,
-            plan.deadline_ms,
-            plan.max_age_ms,
+            deadline_ms=plan.deadline_ms,
+            max_age_ms=plan.max_age_ms,
         )
 
     def _any(self, body: bytes) -> Request:
