@@ -182,7 +182,7 @@ struct SmallModel {
 
 uint64_t fingerprint(const zl::KernelSet* set, int threads, int chunk_tokens) {
   const SmallModel model;
-  zl::Engine engine(model.shape, {64, 128, chunk_tokens, threads}, set);
+  zl::Engine engine(model.shape, {64, 128, chunk_tokens, threads, 0, 0}, set);
   model.load(&engine);
   std::vector<int32_t> tokens(70);
   Random random(11);

@@ -86,7 +86,10 @@ static inline void dot_values(const int8_t* values, int quads, int head_dim, con
   constexpr int kParts = 32 / kLanes;  // 32 dimensions at a time: head_dim is a multiple of 32
   for (int d = 0; d < head_dim; d += 32) {
     V high[kParts], low[kParts];
-    for (int j = 0; j < kParts; j++) high[j] = low[j] = zero_v();
+    for (int j = 0; j < kParts; j++) {
+      high[j] = load_v(sums + d + j * kLanes);
+      low[j] = load_v(sums + head_dim + d + j * kLanes);
+    }
     for (int t = 0; t < quads; t++) {
       const V h = splat32(hi + t * 4), l = splat32(lo + t * 4);
       for (int j = 0; j < kParts; j++) {

@@ -37,9 +37,8 @@ static inline void dot_keys(const int16_t* block, int head_dim, const int16_t* q
   }
 }
 
-// Weighted sum of values over `quads` groups of four tokens, to sums[2][head_dim]: high part, low part.
+// Adds the weighted sum of values over `quads` groups of four tokens to sums[2][head_dim]: high part, low part.
 static inline void dot_values(const int8_t* values, int quads, int head_dim, const uint8_t* hi, const uint8_t* lo, int32_t* sums) {
-  memset(sums, 0, size_t(head_dim) * 8);
   for (int t = 0; t < quads; t++) {
     const int8_t* v = values + size_t(t) * head_dim * 4;
     for (int d = 0; d < head_dim; d++)

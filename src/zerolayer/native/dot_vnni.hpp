@@ -81,7 +81,10 @@ static inline void dot_keys(const int16_t* block, int head_dim, const int16_t* q
 static inline void dot_values(const int8_t* values, int quads, int head_dim, const uint8_t* hi, const uint8_t* lo, int32_t* sums) {
   for (int d = 0; d < head_dim; d += 32) {
     __m512i high[2], low[2];
-    high[0] = high[1] = low[0] = low[1] = _mm512_setzero_si512();
+    for (int j = 0; j < 2; j++) {
+      high[j] = _mm512_loadu_si512(sums + d + j * 16);
+      low[j] = _mm512_loadu_si512(sums + head_dim + d + j * 16);
+    }
     for (int t = 0; t < quads; t++) {
       int32_t h4, l4;
       memcpy(&h4, hi + t * 4, 4);

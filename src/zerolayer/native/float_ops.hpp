@@ -165,13 +165,19 @@ static void store_kv(const KvHead& kv, int head_dim, int position, const float* 
   }
 }
 
+struct TwoSegments {
+  const KvHead &prefix, &own;
+  int shared;
+  const KvHead& at(int token) const { return token < shared ? prefix : own; }
+};
+
 // Integer scores of one head to probabilities times value scales, 14 bits in two planes; returns the factor of the result. What lies
 // beyond `length` in the last block is some other token's: it gets no weight.
-static float softmax_row(const int32_t* scores, float factor, const KvHead& kv, int length, const AttentionScratch& s, int head) {
+static float softmax_row(const int32_t* scores, float factor, const TwoSegments& kv, int length, const AttentionScratch& s, int head) {
   const int last = (length - 1) / 16 * 16;
   const M16 valid = first_lanes(length - last);
   const F16 scale = splat(factor), nothing = splat(-1e30f);
-  const auto score = [&](int i) { return mul(to_float(load(scores + i)), mul(scale, load(kv.key_scale + i))); };
+  const auto score = [&](int i) { return mul(to_float(load(scores + i)), mul(scale, load(kv.at(i).key_scale + i))); };
   F16 largest = nothing;
   for (int i = 0; i < last; i += 16) {
     const F16 v = score(i);
@@ -185,7 +191,7 @@ static float softmax_row(const int32_t* scores, float factor, const KvHead& kv, 
   for (int i = 0; i <= last; i += 16) {
     const F16 e = exp(sub(load(s.weights + i), top));
     total = add(total, e);
-    F16 w = mul(e, load(kv.value_scale + i));
+    F16 w = mul(e, load(kv.at(i).value_scale + i));
     if (i == last) w = select(valid, w, splat(0.0f));
     peak = max(peak, w);
     store(s.weights + i, w);
@@ -204,7 +210,9 @@ static float softmax_row(const int32_t* scores, float factor, const KvHead& kv, 
 }
 
 // Causal attention of one kv head's query group for one row; all tokens up to `length` are in the cache.
-static void attend(const KvHead& kv, int head_dim, int group, int length, const float* query, float* out, const AttentionScratch& s) {
+static void attend(const KvHead& prefix, int shared, const KvHead& own, int head_dim, int group, int length, const float* query, float* out,
+                   const AttentionScratch& s) {
+  const TwoSegments kv{prefix, own, shared};
   const float limit = 520192.0f / float(head_dim);  // with kKeyMax: head_dim products stay below 2^31
   const float query_max = limit < zl::kActivationMax ? float(int(limit)) : zl::kActivationMax;
   float factor[64];
@@ -216,11 +224,14 @@ static void attend(const KvHead& kv, int head_dim, int group, int length, const 
   }
   const int blocks = (length + 15) / 16;
   for (int b = 0; b < blocks; b++)
-    dot_keys(kv.keys + size_t(b) * head_dim * 16, head_dim, s.query, group, s.scores + b * 16, s.score_stride);
+    dot_keys(kv.at(b * 16).keys + size_t(b) * head_dim * 16, head_dim, s.query, group, s.scores + b * 16, s.score_stride);
   for (int g = 0; g < group; g++) {
     const float scale = softmax_row(s.scores + size_t(g) * s.score_stride, factor[g], kv, length, s, g);
     const size_t at = size_t(g) * s.prob_stride;
-    dot_values(kv.values, (length + 3) / 4, head_dim, s.prob_hi + at, s.prob_lo + at, s.sums);
+    memset(s.sums, 0, size_t(head_dim) * 8);
+    dot_values(prefix.values, shared / 4, head_dim, s.prob_hi + at, s.prob_lo + at, s.sums);
+    dot_values(own.values + size_t(shared) * head_dim, (length + 3) / 4 - shared / 4, head_dim, s.prob_hi + at + shared,
+               s.prob_lo + at + shared, s.sums);
     for (int i = 0; i < head_dim; i += 16) {
       const F16 v = fma(to_float(load(s.sums + i)), splat(128.0f), to_float(load(s.sums + head_dim + i)));
       store(out + g * head_dim + i, mul(v, splat(scale)));

@@ -78,8 +78,10 @@ struct KernelSet {
   // Rotates v[head_dim] in place; cos and sin have head_dim / 2 entries (halves layout: i pairs with i + head_dim / 2).
   void (*rope)(float* v, int head_dim, const float* cosine, const float* sine);
   void (*store_kv)(const KvHead& kv, int head_dim, int position, const float* key, const float* value);
-  // `group` query heads [group, head_dim] over `length` tokens to out [group, head_dim].
-  void (*attend)(const KvHead& kv, int head_dim, int group, int length, const float* query, float* out, const AttentionScratch& s);
+  // `group` query heads [group, head_dim] over `length` tokens to out [group, head_dim]. The first `shared` tokens (a multiple of 16) lie
+  // in `prefix`, the others in `own`, at their position in both; the result has the same bits wherever the border is.
+  void (*attend)(const KvHead& prefix, int shared, const KvHead& own, int head_dim, int group, int length, const float* query, float* out,
+                 const AttentionScratch& s);
   int (*argmax)(const float* x, int n);  // the first of the largest
   // out[i] = exp((x[i] - shift) * factor), sums[b] = sum of block b of 256; returns the sum of all, in block order.
   float (*exp_sum)(const float* x, int n, float shift, float factor, float* out, float* sums);
