@@ -56,7 +56,8 @@ class Context(Struct, frozen=True):
     slot_tokens: Annotated[int, Meta(ge=16, le=1 << 20)] = 2048
     chunk_tokens: Annotated[int, Meta(ge=1, le=8192)] = 128  # prompt tokens in one step
     max_messages: Annotated[int, Meta(ge=1, le=1024)] = 16
-    system_tokens: Annotated[int, Meta(ge=0, le=1 << 20)] = 512
+    system_tokens: Annotated[int, Meta(ge=16, le=1 << 20, multiple_of=16)] = 512  # what a shared prefix can hold
+    prefixes: Annotated[int, Meta(ge=1, le=4096)] = 16  # shared prefixes: constants and kept prompts
     overflow: Literal["refuse", "truncate"] = "refuse"
 
 
@@ -183,7 +184,6 @@ NOT_YET = frozenset(
     {
         "context.max_messages",
         "context.overflow",
-        "context.system_tokens",
         "deadline.default_ms",
         "deadline.first_token_ms",
         "deadline.grace_ms",
@@ -195,7 +195,6 @@ NOT_YET = frozenset(
         "limits.schema_bytes",
         "limits.tools",
         "program",
-        "system",
     }
 )
 # Names that a later version will know; said plainly rather than called unknown.
@@ -331,6 +330,16 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
         "refusal.message",
         lambda contract: not re.search(r"[{}]", contract.refusal.message.replace("{ms}", "", 1)),
         "It may hold {ms} once, and no other braces.",
+    ),
+    (
+        "system",
+        lambda contract: len({system.name for system in contract.system}) == len(contract.system),
+        "Give each constant system text a name of its own.",
+    ),
+    (
+        "system",
+        lambda contract: len(contract.system) < contract.context.prefixes,
+        "Each constant takes a shared prefix, and one is the template's own: raise context.prefixes.",
     ),
     (
         "model.aliases",

@@ -49,6 +49,8 @@ class Engines:
         chunk_tokens: int = 32,
         threads: int = 1,
         kernels: str | None = None,
+        prefixes: int = 0,
+        prefix_tokens: int = 0,
     ) -> NativeEngine:
         """A new engine. One thread unless asked: two that spin for each other are slow on a busy machine."""
         file = GgufFile.open(self.models.path(model) if isinstance(model, TinyShape) else model)
@@ -60,6 +62,8 @@ class Engines:
             chunk_tokens=chunk_tokens,
             threads=threads,
             kernels=kernels,
+            prefixes=prefixes,
+            prefix_tokens=prefix_tokens,
             stop_ids=(EOS_ID,),
         )
         self._opened.append((file, engine))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 
 import msgspec
 
@@ -15,10 +16,13 @@ from zerolayer.model.gguf import GgufFile
 from zerolayer.model.machine import Machine
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.model_config import ModelConfig
+from zerolayer.model.native_engine import NativeEngine, needed_bytes
+from zerolayer.model.prefix_cache import BLOCK
 from zerolayer.text.encode import Encoder, build_encoder
 from zerolayer.text.no_template import NoChatTemplate
 from zerolayer.text.template import ChatTemplate
 from zerolayer.text.vocabulary import Vocabulary
+from zerolayer.wire.schema import Message
 
 _SILENT_S = 1.0  # a start this short needs no progress bar
 _EVERY_S = 0.1
@@ -46,10 +50,36 @@ def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedMod
         config = ModelConfig.from_gguf(gguf.metadata, gguf.tensors)
         vocabulary = Vocabulary.from_gguf(gguf.metadata)
         with ThreadPoolExecutor(1) as aside:  # packing leaves the GIL to the text, which takes a third of the start
-            engine = aside.submit(_engine, contract, gguf, config, vocabulary, bar)
+            loading = aside.submit(_engine, contract, gguf, config, vocabulary, bar)
             encoder = build_encoder(vocabulary)
             template = _template(config, vocabulary, encoder)
-            return LoadedModel(engine.result(), vocabulary, encoder, template, contract.model.name, config)
+            engine = loading.result()
+        if isinstance(engine, NativeEngine):
+            for token_ids in _constants(contract, template):
+                engine.keep_constant(token_ids)
+        return LoadedModel(engine, vocabulary, encoder, template, contract.model.name, config)
+
+
+def _constants(contract: Contract, template: ChatTemplate | NoChatTemplate) -> list[list[int]]:
+    """The token ids that every conversation begins with: without a system message, and with each constant text."""
+    if isinstance(template, NoChatTemplate):
+        return []
+    beginnings = [_beginning(template, ())]
+    for system in contract.system:
+        token_ids = _beginning(template, (Message("system", system.text),))
+        if len(token_ids) > contract.context.system_tokens:
+            raise StartupError(
+                f"The constant system text {system.name!r} has {len(token_ids)} tokens with its template; "
+                f"context.system_tokens is {contract.context.system_tokens}. Raise it, or shorten the text."
+            )
+        beginnings.append(token_ids)
+    return beginnings
+
+
+def _beginning(template: ChatTemplate, messages: tuple[Message, ...]) -> list[int]:
+    """What conversations that begin with ``messages`` have in common, whatever the user says."""
+    one, other = (template.encode((*messages, Message("user", text))) for text in ("a", "1"))
+    return [left for left, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
 
 
 def _template(config: ModelConfig, vocabulary: Vocabulary, encoder: Encoder) -> ChatTemplate | NoChatTemplate:
@@ -77,10 +107,11 @@ def _engine(
             f"context.slot_tokens is {context.slot_tokens}, and the model was trained for {config.context}. "
             f"Use --slot-tokens {config.context} or less."
         )
-    from zerolayer.model.native_engine import NativeEngine, needed_bytes  # the mock engine runs where no kernels do
-
     machine = Machine.read()
-    needed = needed_bytes(config, context.slots, context.slot_tokens, context.chunk_tokens)
+    prefix_tokens = min(context.system_tokens, context.slot_tokens) // BLOCK * BLOCK
+    needed = needed_bytes(
+        config, context.slots, context.slot_tokens, context.chunk_tokens, context.prefixes * prefix_tokens
+    )
     if needed > machine.memory:
         raise StartupError(
             f"The model and {context.slots} slots of {context.slot_tokens} tokens need {needed >> 20} MB; this process "
@@ -95,6 +126,8 @@ def _engine(
         slot_tokens=context.slot_tokens,
         chunk_tokens=context.chunk_tokens,
         threads=threads,
+        prefixes=context.prefixes,
+        prefix_tokens=prefix_tokens,
         stop_ids=sorted(vocabulary.eos_ids),
         notes=(why,),
         progress=bar.show,

@@ -25,8 +25,8 @@ _log = logging.getLogger("zerolayer.model")
 class StepReport(msgspec.Struct, frozen=True):
     """What one step border hands to the event loop. Times are monotonic nanoseconds around the native call.
 
-    ``released`` lists slots that are free again: finished, cancelled or failed. A report without rows carries only
-    releases.
+    ``released`` lists slots that are free again: finished, cancelled or failed. ``shared`` lists (slot, tokens) of
+    prompts whose first tokens were kept from an earlier one. A report without rows carries only such news.
     """
 
     started_ns: int
@@ -36,6 +36,7 @@ class StepReport(msgspec.Struct, frozen=True):
     prefill_slot: int = -1
     tokens: Sequence[SampledToken] = ()
     released: Sequence[int] = ()
+    shared: Sequence[tuple[int, int]] = ()
     failure: ZerolayerError | None = None
 
 
@@ -73,6 +74,7 @@ class StepClock:
         self._prefilling: deque[int] = deque()
         self._decoding: list[int] = []
         self._cancelled: list[int] = []
+        self._shared: list[tuple[int, int]] = []
         self._stopping = False
         self._steps = 0
 
@@ -145,6 +147,9 @@ class StepClock:
             return
         self._programs[letter.slot] = program_of(letter.generation.sampling)
         self._prefilling.append(letter.slot)
+        shared = len(letter.generation.prompt) - self._engine.prefill_left(letter.slot)
+        if shared:
+            self._shared.append((letter.slot, shared))
 
     def _step(self) -> None:
         plan = self._plan()
@@ -169,7 +174,8 @@ class StepClock:
             self._cost.observe(
                 decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=ended - started
             )
-        self._deliver(StepReport(started, ended, program, plan.decode, plan.prefill_slot, tokens, released))
+        shared, self._shared = self._shared, []
+        self._deliver(StepReport(started, ended, program, plan.decode, plan.prefill_slot, tokens, released, shared))
 
     def _plan(self) -> StepPlan:
         if not self._prefilling:

@@ -154,18 +154,19 @@ void Engine::commit(const Sampled& sampled) {
 }
 
 void Engine::logits(const int32_t* tokens, int count, float* out) {
-  require(!slots_[0].open, "slot 0 is not free");
+  const int slot = limits_.slots - 1;
+  require(!slots_[slot].open, "the last slot is not free");
   require(count > 0 && count <= limits_.slot_tokens, "text does not fit the slot");
   for (int i = 0; i < count; i++) require(tokens[i] >= 0 && tokens[i] < shape_.vocabulary, "token id outside the vocabulary");
   const int chunk = std::min(limits_.slots, limits_.chunk_tokens);
   sampling_ = false;
-  slots_[0].shared = 0;
+  slots_[slot].shared = 0;
   for (int begin = 0; begin < count; begin += chunk) {
     rows_.clear();
     logit_rows_.clear();
     for (int i = begin; i < std::min(begin + chunk, count); i++) {
       logit_rows_.push_back(int(rows_.size()));
-      rows_.push_back({tokens[i], 0, i});
+      rows_.push_back({tokens[i], slot, i});
     }
     run_rows();
     for (size_t i = 0; i < rows_.size(); i++)

@@ -68,7 +68,7 @@ class Engine {
   // the next call.
   const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens);
 
-  // Teacher-forced logits of every token through slot 0, which must be closed: out[tokens, vocabulary].
+  // Teacher-forced logits of every token through the last slot, which must be closed: out[tokens, vocabulary].
   void logits(const int32_t* tokens, int count, float* out);
 
   const Shape& shape() const { return shape_; }
