@@ -194,7 +194,6 @@ NOT_YET = frozenset(
         "limits.n",
         "limits.schema_bytes",
         "limits.tools",
-        "program",
     }
 )
 # Names that a later version will know; said plainly rather than called unknown.
@@ -330,6 +329,14 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
         "refusal.message",
         lambda contract: not re.search(r"[{}]", contract.refusal.message.replace("{ms}", "", 1)),
         "It may hold {ms} once, and no other braces.",
+    ),
+    (
+        "program",
+        lambda contract: (
+            len({"greedy", "plain", "full", *(program.name for program in contract.program)})
+            == len(contract.program) + 3
+        ),
+        "Give each program a name of its own; greedy, plain and full are taken.",
     ),
     (
         "system",

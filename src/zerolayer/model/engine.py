@@ -22,6 +22,7 @@ class Generation(msgspec.Struct, frozen=True):
     max_tokens: int
     ignore_eos: bool = False
     salt: bytes = b""  # prompts of one salt may share what was computed for another of the same salt
+    keep: bool = True  # whether a prefix of the prompt may be kept for the next one
 
 
 class SampledToken(msgspec.Struct, frozen=True):

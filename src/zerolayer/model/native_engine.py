@@ -132,7 +132,7 @@ class NativeEngine:
 
     def close(self, slot: int) -> None:
         generation, hit = self._open.pop(slot, (None, None))
-        if generation is not None and self._native.prefill_left(slot) == 0:
+        if generation is not None and generation.keep and self._native.prefill_left(slot) == 0:
             self._keep(slot, generation.prompt, generation.salt)
         self._native.close(slot)
         if hit:  # not before: what the slot reads must not make room for what it leaves
