@@ -96,6 +96,7 @@ TEXTS = {
     "slot-tokens": ("4096", 4096),
     "engine": ("mock:step_us=5000", "mock:step_us=5000"),
     "threads": ("2", 2),
+    "weights": ("exact", "exact"),
     "cors": ("https://a.example, http://localhost:3000", ("https://a.example", "http://localhost:3000")),
     "insecure": ("yes", True),
 }

@@ -214,6 +214,7 @@ class Server:
         served_by: dict[str, str | int] = {
             "engine": info.engine,
             "kernels": info.kernels,
+            "weights": info.weights,
             "threads": info.threads,
             "slots": info.slots,
         }

@@ -51,6 +51,7 @@ class Engines:
         kernels: str | None = None,
         prefixes: int = 0,
         prefix_tokens: int = 0,
+        exact: bool = False,
     ) -> NativeEngine:
         """A new engine. One thread unless asked: two that spin for each other are slow on a busy machine."""
         file = GgufFile.open(self.models.path(model) if isinstance(model, TinyShape) else model)
@@ -64,6 +65,7 @@ class Engines:
             kernels=kernels,
             prefixes=prefixes,
             prefix_tokens=prefix_tokens,
+            exact=exact,
             stop_ids=(EOS_ID,),
         )
         self._opened.append((file, engine))

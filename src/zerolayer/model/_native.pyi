@@ -29,6 +29,7 @@ class Engine:
         threads: int,
         prefixes: int,
         prefix_tokens: int,
+        exact: bool,
         kernels: str,
     ) -> Engine: ...
     def load_qkv(self, layer: int, q: Tensor, k: Tensor, v: Tensor, interleaved: bool) -> None: ...

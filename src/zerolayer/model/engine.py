@@ -53,6 +53,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
     engine: str
     kernels: str
+    weights: str
     threads: int
     slots: int
     slot_tokens: int

@@ -11,12 +11,13 @@ import msgspec
 
 from zerolayer.contract import Contract, model_path
 from zerolayer.errors import StartupError
+from zerolayer.model import _native
 from zerolayer.model.engine import Engine
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.machine import Machine
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.model_config import ModelConfig
-from zerolayer.model.native_engine import NativeEngine, needed_bytes
+from zerolayer.model.native_engine import EXACT, NativeEngine, needed_bytes
 from zerolayer.model.prefix_cache import BLOCK
 from zerolayer.text.encode import Encoder, build_encoder
 from zerolayer.text.no_template import NoChatTemplate
@@ -128,10 +129,22 @@ def _engine(
         threads=threads,
         prefixes=context.prefixes,
         prefix_tokens=prefix_tokens,
+        exact=_exact(contract.engine.weights, gguf),
         stop_ids=sorted(vocabulary.eos_ids),
         notes=(why,),
         progress=bar.show,
     )
+
+
+def _exact(weights: str, gguf: GgufFile) -> bool:
+    """Whether weights stay in the file's groups: more accurate and fewer bytes; AMX prefills faster with int8."""
+    other = {info.type for name, info in gguf.tensors.items() if len(info.shape) == 2 and info.type not in EXACT}
+    if weights == "exact" and other:
+        raise StartupError(
+            f"--weights exact keeps {', '.join(sorted(EXACT))} as they are; this file has "
+            f"{', '.join(sorted(other))} too. Use --weights int8."
+        )
+    return weights == "exact" or (weights == "auto" and not other and _native.kernel_sets()[0] != "amx")
 
 
 class _ProgressBar:

@@ -15,11 +15,14 @@ from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPla
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.prefix_cache import BLOCK, Hit, PrefixCache
+from zerolayer.model.tensor_type import TensorType
 from zerolayer.wire.schema import Alternative, FinishReason, Sampling, TokenLogprob
 
 Progress = Callable[[str, int, int], None]  # (what, done, of)
 
 _FINISH = {0: None, 1: FinishReason.STOP, 2: FinishReason.LENGTH}  # by native/engine.hpp's Finish
+# Types whose groups the kernels take as they are (native/pack_groups.cpp).
+EXACT = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
 _SEED_MASK = (1 << 64) - 1
 
 
@@ -48,12 +51,14 @@ class NativeEngine:
         kernels: str | None = None,
         prefixes: int = 0,
         prefix_tokens: int = 0,
+        exact: bool = False,
         stop_ids: Sequence[int] = (),
         notes: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> Self:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
 
+        ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept. ``stop_ids`` end a
         generation unless it asks to ignore them. Raises ``StartupError`` when memory or the kernel set is missing.
         """
@@ -61,7 +66,7 @@ class NativeEngine:
         service = 1  # a slot of our own: constants, logits
         sizes = (slots + service, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
         try:
-            native = _create(config, sizes, name)
+            native = _create(config, sizes, exact, name)
             _load_weights(native, gguf, config, progress or _silent)
         except ValueError as error:
             raise StartupError(
@@ -77,6 +82,7 @@ class NativeEngine:
         info = EngineInfo(
             engine="native",
             kernels=name,
+            weights="exact" if exact else "int8",
             threads=threads,
             slots=slots,
             slot_tokens=slot_tokens,
@@ -190,7 +196,9 @@ def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | Non
     return TokenLogprob(token_id, logprob[0], tuple(Alternative(other, value) for other, value in logprob[1]))
 
 
-def _create(config: ModelConfig, sizes: tuple[int, int, int, int, int, int], kernels: str) -> _native.Engine:
+def _create(
+    config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, kernels: str
+) -> _native.Engine:
     slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens = sizes
     return _native.Engine.create(
         layers=config.layers,
@@ -208,6 +216,7 @@ def _create(config: ModelConfig, sizes: tuple[int, int, int, int, int, int], ker
         threads=threads,
         prefixes=prefixes,
         prefix_tokens=prefix_tokens,
+        exact=exact,
         kernels=kernels,
     )
 

@@ -6,7 +6,7 @@
 namespace ZL_ISA {
 
 #if !defined(ZL_USE_AMX)
-constexpr bool kUsesWords = true, kUsesBytes = false;
+constexpr bool kUsesWords = true, kUsesBytes = true;  // bytes for grouped weights
 #endif
 
 #if defined(ZL_USE_AVX512)

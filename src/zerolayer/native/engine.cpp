@@ -31,6 +31,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   activations_.lo = arena_.take<int8_t>(size_t(rows) * activations_.stride);
   activations_.words = arena_.take<int16_t>(size_t(rows) * activations_.stride);
   activations_.scale = arena_.take<float>(rows);
+  if (limits.exact) activations_.group_sum = arena_.take<float>(size_t(rows) * activations_.stride / kGroup);
   activations_.sum = arena_.take<int32_t>(size_t(rows) * activations_.sum_stride);
   x_ = arena_.take<float>(rows * width_);
   qkv_ = arena_.take<float>(rows * qkv_stride_);

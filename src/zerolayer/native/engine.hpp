@@ -20,8 +20,9 @@ struct Shape {
   int kv_width() const { return kv_heads * head_dim; }
 };
 
+// `exact`: weights stay in the groups of the file instead of becoming int8 per output.
 // `prefixes` shared prefixes of up to `prefix_tokens` tokens each (a multiple of 16; both may be 0).
-struct Limits { int slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens; };
+struct Limits { int slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens; bool exact; };
 
 // A GGUF tensor [rows, columns] in memory that the caller keeps alive during the call.
 struct Tensor {
@@ -101,7 +102,7 @@ class Engine {
   struct Span { int begin, end; };
 
   void touch_memory();
-  Matrix make_matrix(int n, int k);
+  Matrix make_matrix(int n, int k, TensorType type);
   template <class RowOf> void pack(Matrix* m, const RowOf& row_of);
   static Span share(int items, int thread, int threads);
   KvHead take_kv(int contexts, int tokens);

@@ -25,6 +25,18 @@ static inline void store_activation(const Activations& a, size_t at, I16 q) {
   }
 }
 
+// Sums of the row's quantised values over groups of 32, from whichever format this kernel set keeps.
+static void sum_groups(const Activations& a, int row, int k_pad) {
+  const size_t base = size_t(row) * a.stride;
+  float* sums = a.group_sum + base / zl::kGroup;
+  for (int group = 0; group < k_pad / zl::kGroup; group++) {
+    int32_t sum = 0;
+    for (size_t i = base + size_t(group) * zl::kGroup; i < base + size_t(group + 1) * zl::kGroup; i++)
+      sum += kUsesWords ? a.words[i] : a.hi[i] * 128 + a.lo[i];
+    sums[group] = float(sum);
+  }
+}
+
 // RMSNorm (Zhang and Sennrich, 2019) and quantisation in one pass over x * norm: 1/rms only enters the scale. Buffers are padded with
 // zeros to a multiple of 16, so no tail is needed.
 static void quantise(const float* x, int k, int k_pad, const float* norm, float eps, const Activations& a, int row) {
@@ -60,6 +72,7 @@ static void quantise(const float* x, int k, int k_pad, const float* norm, float 
     for (int i = 0; i < 16; i++) sum += uint32_t(lanes[i]);
     a.sum[size_t(row) * a.sum_stride + block] = int32_t(sum * 128u);
   }
+  if (a.group_sum) sum_groups(a, row, k_pad);
 }
 
 static inline void finish_tile_pair(const Matrix& m, int panel, F16 left, F16 right, Epilogue epilogue, float* out) {
@@ -115,8 +128,8 @@ static void panel_tail(const Matrix& m, const Activations& a, int row, int left,
   }
 }
 
-static void gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue, float* out,
-                 size_t stride) {
+static void int8_gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue,
+                      float* out, size_t stride) {
 #if defined(ZL_USE_AMX)
   configure_tiles();
 #endif

@@ -57,14 +57,14 @@ std::vector<std::string> kernel_sets() {
 }
 
 zl::Engine* make_engine(int layers, int hidden, int heads, int kv_heads, int head_dim, int intermediate, int vocabulary, float rms_eps,
-                        float rope_base, int slots, int slot_tokens, int chunk_tokens, int threads, int prefixes, int prefix_tokens,
+                        float rope_base, int slots, int slot_tokens, int chunk_tokens, int threads, int prefixes, int prefix_tokens, bool exact,
                         const std::string& kernels) {
   const zl::KernelSet* set = zl::find_kernels(kernels);
   if (!set) throw std::invalid_argument("no such kernel set on this processor");
   for (const int n : {layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary, slots, slot_tokens, chunk_tokens, threads})
     if (n <= 0) throw std::invalid_argument("sizes must be positive");
   const zl::Shape shape{layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary, rms_eps, rope_base};
-  return new zl::Engine(shape, {slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens}, set);
+  return new zl::Engine(shape, {slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens, exact}, set);
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ NB_MODULE(_native, m) {
       .def("__init__", [](zl::Engine* self, nb::kwargs) { (void)self; throw std::invalid_argument("use Engine.create"); })
       .def_static("create", &make_engine, "layers"_a, "hidden"_a, "heads"_a, "kv_heads"_a, "head_dim"_a, "intermediate"_a, "vocabulary"_a,
                   "rms_eps"_a, "rope_base"_a, "slots"_a, "slot_tokens"_a, "chunk_tokens"_a, "threads"_a,
-                  "prefixes"_a, "prefix_tokens"_a, "kernels"_a,
+                  "prefixes"_a, "prefix_tokens"_a, "exact"_a, "kernels"_a,
                   nb::rv_policy::take_ownership, nb::call_guard<nb::gil_scoped_release>())
       .def("load_qkv", [](zl::Engine& e, int layer, const TensorArgument& q, const TensorArgument& k, const TensorArgument& v, bool interleaved) {
         const zl::Tensor tq = checked(q), tk = checked(k), tv = checked(v);
