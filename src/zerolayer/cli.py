@@ -25,6 +25,7 @@ _FLAGS = (
     ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
     ("engine", "KIND", "native, or mock:step_us=5000"),
     ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
+    ("weights", "KIND", "exact = as in the file, int8 = one scale an output, auto = what suits file and processor"),
     ("cors", "ORIGIN", "browser origin that may call, as in https://example.org; may be repeated"),
 )
 
