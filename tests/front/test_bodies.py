@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-from wire.inference_messages import message
 
+from wire.inference_messages import message
 from zerolayer.contract import Contract, Program, System
 from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.wire.schema import Message, Sampling
