@@ -25,6 +25,7 @@ _FLAGS = (
     ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
     ("engine", "KIND", "native, or mock:step_us=5000"),
     ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
+    ("weights", "KIND", "exact = as in the file, int8 = one scale an output, auto = what suits file and processor"),
     ("cors", "ORIGIN", "browser origin that may call, as in https://example.org; may be repeated"),
 )
 
@@ -73,7 +74,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_contract_flags(contract)
     contract.add_argument("--json", action="store_true", help="print JSON instead")
     contract.set_defaults(run=_contract)
-    _add_checks(commands)
+    _add_wire(commands)
+    from zerolayer.check.arguments import add_checks
+
+    add_checks(commands)
     return parser
 
 
@@ -102,90 +106,15 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_chat)
 
 
-def _add_checks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The commands that look at a service from outside."""
-    text = "Measure a service from outside: lone requests, pulses, load steps, retries. Names what it hides."
-    pulse = commands.add_parser("pulse", help="show a service's hidden queue", description=text, allow_abbrev=False)
-    pulse.add_argument("url", metavar="URL", nargs="?", help="OpenAI- or Anthropic-compatible, or plain HTTP")
-    pulse.add_argument("--from", dest="reread", metavar="FILE", help="read a saved run again instead of measuring")
-    pulse.add_argument("--pcap", metavar="FILE", help="read a packet capture instead of measuring")
-    pulse.add_argument("--port", type=_port, help="the service's port in the capture")
-    pulse.add_argument("--api", choices=("auto", "openai", "anthropic", "http"), default="auto", help="default: ask it")
-    pulse.add_argument("--model", metavar="NAME", default="", help="default: the first that the service lists")
-    pulse.add_argument("--key-env", metavar="VARIABLE", help="environment variable that holds the service's key")
-    pulse.add_argument("--header", metavar="'NAME: VALUE'", action="append", default=[], help="may be repeated")
-    pulse.add_argument("--method", metavar="NAME", default="GET", help="of plain HTTP; default GET")
-    pulse.add_argument("--body", metavar="TEXT|@FILE", help="JSON body of plain HTTP")
-    for name, placeholder, kind, note in _PULSE_NUMBERS:
-        pulse.add_argument(f"--{name}", metavar=placeholder, type=kind, help=note)
-    pulse.add_argument("--trace", metavar="FILE", help="replay an Azure or Mooncake trace in place of the steps")
-    pulse.add_argument("--trace-speed", metavar="X", type=_positive, default=1.0, help="replay X times as fast")
-    pulse.add_argument("--trace-limit", metavar="N", type=_count, help="replay the first N requests")
-    pulse.add_argument("--no-aborts", action="store_true", help="do not break off streams")
-    pulse.add_argument("--slo", metavar="NAME=MS,...", default="", help="limits of p50, p99, ttft_p50, ttft_p99")
-    pulse.add_argument("--save", metavar="FILE", help="write all that was seen, for `compare` and --from")
-    pulse.add_argument("--html", metavar="FILE", help="write a report with pictures, one file")
-    pulse.add_argument("--json", action="store_true", help="print JSON instead")
-    pulse.set_defaults(run=_pulse)
-    text = "Compare two saved runs: exit code 0 if the second is not worse, 4 if it is, 20 if nothing can be said."
-    compare = commands.add_parser("compare", help="compare two pulses", description=text, allow_abbrev=False)
-    compare.add_argument("first", metavar="A.json")
-    compare.add_argument("second", metavar="B.json")
-    compare.add_argument("--tolerance", metavar="X", type=_share, default=0.05, help="accepted worsening; default 0.05")
-    compare.add_argument("--json", action="store_true", help="print JSON instead")
-    compare.set_defaults(run=_compare)
-    text = "Plan a fleet: how many nodes of which kind serve a trace of requests in time, and what that costs."
-    fleet = commands.add_parser("simulate", help="plan a fleet", description=text, allow_abbrev=False)
-    fleet.add_argument("--trace", metavar="FILE", required=True, help="arrivals in Azure's or Mooncake's format")
-    fleet.add_argument("--cost", metavar="FILE", action="append", default=[], help="cost table of a kind of node, TOML")
-    fleet.add_argument("--speed", metavar="X", type=_positive, default=1.0, help="arrivals X times as fast")
-    fleet.add_argument("--limit", metavar="N", type=_count, help="only the first N requests")
-    fleet.add_argument("--nodes", metavar="N", type=_count, help="nodes; default: the fewest that reach the target")
-    fleet.add_argument("--target", metavar="X", type=_share, default=0.99, help="share served in time; default 0.99")
-    fleet.add_argument("--deadline-ms", metavar="MS", type=_positive, default=float("inf"), help="default: none")
-    fleet.add_argument("--html", metavar="FILE", help="write the table and a plot, one file")
-    fleet.add_argument("--json", action="store_true", help="print JSON instead")
-    fleet.set_defaults(run=_simulate)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 1_000_000):
-        raise argparse.ArgumentTypeError("a count is a whole number from 1 to 1,000,000")
-    return int(text)
-
-
-def _number(text: str, low: float, high: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:
-        raise argparse.ArgumentTypeError(f"a number from {low:g} to {high:g} is needed")
-    return value
-
-
-def _positive(text: str) -> float:
-    return _number(text, 0.001, 1e6)
-
-
-def _share(text: str) -> float:
-    return _number(text, 0.0, 1.0)
-
-
-# Numbers of a pulse, each a field of `Settings`, where the defaults stand: (name, placeholder, type, help).
-_PULSE_NUMBERS = (
-    ("probes", "N", _count, "lone requests; default 200"),
-    ("largest-pulse", "K", _count, "requests of the largest pulse; default 64"),
-    ("repeats", "N", _count, "pulses of each size; default 10"),
-    ("step-seconds", "S", _positive, "length of a load step; default 10"),
-    ("max-rate", "R", _positive, "most requests per second in a step; default 200"),
-    ("retries", "N", _count, "retries at the promised time; default 60"),
-    ("output-tokens", "N", _count, "tokens of each answer; default 32"),
-    ("prompt-words", "N", _count, "words added to the prompt"),
-    ("timeout-s", "S", _positive, "longest wait for a reply; default 60"),
-    ("max-lag-ms", "MS", _positive, "client lateness that forbids a verdict; default 1, or a tenth of S0 if larger"),
-    ("seed", "N", _count, "of rests and arrivals; default 1"),
-)
+def _add_wire(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "Print a captured request or reply range by range: offset, size, tag, type, value, and what is wrong where."
+    wire = commands.add_parser("wire", help="explain captured bytes", description=text, allow_abbrev=False)
+    wire.add_argument(
+        "file", metavar="FILE", type=Path, help="the bytes of one direction of a connection, or of a body"
+    )
+    wire.add_argument("--as", dest="form", metavar="FORM", default="", help="what it is; default: guessed")
+    wire.add_argument("--json", action="store_true", help="print JSON instead")
+    wire.set_defaults(run=_wire)
 
 
 def _port(text: str) -> int:
@@ -238,58 +167,21 @@ def _chat(options: argparse.Namespace) -> int:
     )
 
 
-def _pulse(options: argparse.Namespace) -> int:
-    from zerolayer.check.pulse_command import PulseOptions, pulse
-    from zerolayer.check.run_file import Settings
+def _wire(options: argparse.Namespace) -> int:
+    from zerolayer.check.wire_dump import FORMS, as_json, guess, lines, read
 
-    names = [name.replace("-", "_") for name, *_ in _PULSE_NUMBERS]
-    numbers = {name: value for name in names if (value := getattr(options, name)) is not None}
-    return pulse(
-        PulseOptions(
-            url=options.url,
-            settings=Settings(aborts=not options.no_aborts, **numbers),
-            reread=options.reread,
-            pcap=options.pcap,
-            port=options.port,
-            api=options.api,
-            model=options.model,
-            headers=tuple(options.header),
-            key_env=options.key_env,
-            method=options.method,
-            body=options.body,
-            trace=options.trace,
-            trace_speed=options.trace_speed,
-            trace_limit=options.trace_limit,
-            limits=options.slo,
-            save=options.save,
-            html=options.html,
-            json=options.json,
-        )
-    )
-
-
-def _simulate(options: argparse.Namespace) -> int:
-    from zerolayer.check.simulate_command import SimulateOptions, run
-
-    return run(
-        SimulateOptions(
-            costs=tuple(options.cost),
-            trace=options.trace,
-            speed=options.speed,
-            limit=options.limit,
-            nodes=options.nodes,
-            target=options.target,
-            deadline_ms=options.deadline_ms,
-            html=options.html,
-            json=options.json,
-        )
-    )
-
-
-def _compare(options: argparse.Namespace) -> int:
-    from zerolayer.check.pulse_command import compare
-
-    return compare(options.first, options.second, options.tolerance, json=options.json)
+    data = read(options.file)
+    form = options.form or guess(data)
+    if form not in FORMS:
+        print(f"zerolayer: --as {form} is unknown; it is one of {', '.join(FORMS)}", file=sys.stderr)
+        return 2
+    ranges = FORMS[form](data)
+    if options.json:
+        print(as_json(form, data, ranges).decode())
+    else:
+        for line in lines(ranges):
+            print(line)
+    return 0
 
 
 def _server_url(options: argparse.Namespace, environ: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -22,30 +22,38 @@ from typing import TYPE_CHECKING
 import uvloop
 
 import zerolayer
-from zerolayer.contract import Contract, Effective, is_loopback
+from zerolayer.contract import Contract, Effective, Program, is_loopback
 from zerolayer.errors import EngineFailed, InvalidRequest, Unavailable
+from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.connection import Connection, Router
+from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.defect import on_loop_exception
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.exchange import Action
 from zerolayer.front.gate import Gate, local_hosts
-from zerolayer.front.generate import Generator
+from zerolayer.front.generate import Answer, Generator
 from zerolayer.front.greeting import greeting
+from zerolayer.front.inference import Inference
 from zerolayer.front.listener import Listener, affordable_connections, bind, raise_descriptor_limit
 from zerolayer.front.routes import Routes
-from zerolayer.front.service import Health, Models, admin_table, service_table
+from zerolayer.front.schema_form import HttpFraming, SchemaAnswers
+from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
 from zerolayer.front.site import ConnectionLimits, Site
 from zerolayer.guard.deadline import SlotTable
 from zerolayer.guard.guard import Guard, MessageEncoder, Names, Shape
 from zerolayer.model.cost import CostTable
-from zerolayer.model.engine import Engine, Generation, StepPlan
+from zerolayer.model.heartbeat import Heartbeat
+from zerolayer.model.program import Named, Programs
 from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.warm_up import measure
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics
 from zerolayer.text.vocabulary import Vocabulary
+from zerolayer.text.vocabulary_file import pack
+from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.http1_reply import response
-from zerolayer.wire.openai import BodyLimits
 from zerolayer.wire.openai_reply import error_body
-from zerolayer.wire.schema import Message, Sampling
+from zerolayer.wire.schema import Message
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
@@ -61,6 +69,7 @@ _ADMIN_CONNECTIONS = 64
 _MEASURED_ROWS = 16  # at start; the cost table scales from there
 _MEASURED_TOKENS = 8
 _NS_PER_S = 1_000_000_000
+_BEAT_S = 30  # between two heartbeats
 _SWITCH_S = 0.0005  # a helper thread in pure Python may keep the loop waiting for this long, not for the default 5 ms
 
 
@@ -82,14 +91,18 @@ class Server:
         self.cost = CostTable(slots=self.info.slots, chunk_tokens=self.info.chunk_tokens)
         self.glue = GlueMeter()
         self.metrics = Metrics(loaded.name)
-        self.steps = StepClock(loaded.engine, self._deliver, self._clock_ns, self.cost)
+        self.programs = Programs([_named(program) for program in contract.program])
+        self.heartbeat = Heartbeat(self.programs, range(1, 17), _BEAT_S * _NS_PER_S)
+        self.steps = StepClock(
+            loaded.engine, self._deliver, self._clock_ns, self.cost, self.programs, self.heartbeat
+        )
         self.guard = self._build_guard()
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
         hosts, admin_hosts = _hosts(contract)
         origins = frozenset(origin.encode("ascii") for origin in contract.listen.cors)
         self._site = self._build_site(limits, self.metrics, self.glue, origins)
         health = Health(self.guard)
-        router = Routes(Gate(hosts, origins), service_table(self._build_generator(), self._build_models(), health))
+        router = Routes(Gate(hosts, origins, BODY_MEDIA), self._build_table(health))
         admin = Routes(Gate(admin_hosts), admin_table(self._render_metrics, health))
         self._listener, self._admin = self._listen(router, admin, limits)
 
@@ -105,7 +118,7 @@ class Server:
 
     def start(self) -> None:
         """Begin to answer."""
-        _measure(self._loaded.engine, self.cost)
+        measure(self._loaded.engine, self.cost, self._clock_ns)
         self.steps.start()
         self._listener.start()
         self._admin.start()
@@ -181,25 +194,23 @@ class Server:
     ) -> Site:
         return Site(limits, self._clock_ns, time.time, zerolayer.__version__, self._load_hint, metrics, glue, origins)
 
-    def _build_generator(self) -> Generator:
-        limits = self._contract.limits
+    def _build_table(self, health: Health) -> dict[str, Mapping[str, Action]]:
+        limits, framing = body_limits(self._contract), HttpFraming()
+        counter = TokenCounter(self.guard, limits, self._helper)
+        schema = self._build_generator(limits, SchemaAnswers(framing, self._loaded.vocabulary))
+        inference = Inference(schema, framing, request_decoder(self._contract), counter, self.guard)
+        return service_table(self._build_generator(limits), inference, counter, self._build_models(), health)
+
+    def _build_generator(self, limits: BodyLimits, answer: Answer | None = None) -> Generator:
         return Generator(
             guard=self.guard,
             dispatcher=self.dispatcher,
             site=self._site,
-            limits=BodyLimits(
-                body_bytes=limits.body_bytes,
-                json_messages=limits.json_messages,
-                max_tokens=limits.max_tokens,
-                temperature=limits.temperature,
-                stop=limits.stop,
-                n=limits.n,
-                top_logprobs=limits.top_logprobs,
-                outside=limits.outside,
-            ),
+            limits=limits,
             vocabulary=self._loaded.vocabulary,
             helper=self._helper,
             deadline_ms=self._contract.deadline.default_ms,
+            answer=answer,
         )
 
     def _build_models(self) -> Models:
@@ -207,10 +218,11 @@ class Server:
         served_by: dict[str, str | int] = {
             "engine": info.engine,
             "kernels": info.kernels,
+            "weights": info.weights,
             "threads": info.threads,
             "slots": info.slots,
         }
-        return Models(self.guard, int(time.time()), served_by)
+        return Models(self.guard, int(time.time()), served_by, pack(self._loaded.vocabulary))
 
     def _listen(self, router: Router, admin: Router, limits: ConnectionLimits) -> tuple[Listener, Listener]:
         listen = self._contract.listen
@@ -271,8 +283,8 @@ class Server:
             connection.expire(now)
         self._listener.sweep()
         self._admin.sweep()
-        if not self.steps.alive and self.guard.closed is None:
-            _log.critical("the step thread has ended; the server takes no more work and must be restarted")
+        if (not self.steps.alive or self.heartbeat.broken) and self.guard.closed is None:
+            _log.critical("the engine cannot be trusted any more; the server takes no more work and must be restarted")
             self.guard.close(Unavailable("the engine has stopped; the server must be restarted"))
             self.dispatcher.fail_all(
                 EngineFailed("the engine stopped before the reply was complete; send the request again")
@@ -351,6 +363,10 @@ def _progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def _named(program: Program) -> Named:
+    return Named(program.name, program.temperature, program.top_p, program.top_k, program.repetition_penalty)
+
+
 def _hosts(contract: Contract) -> tuple[frozenset[bytes], frozenset[bytes]]:
     """The host names that the service and its admin listener answer to; empty = any."""
     listen = contract.listen
@@ -369,23 +385,3 @@ def _template_tokens(template: MessageEncoder) -> int:
 def _longest_piece(vocabulary: Vocabulary) -> int:
     """Bytes of the longest token that text can become; control tokens are never made of text."""
     return max(len(piece) for piece, text in zip(vocabulary.pieces, vocabulary.texts, strict=True) if text != "")
-
-
-def _measure(engine: Engine, cost: CostTable) -> None:
-    """A few full steps before the first request: refusals need bounds, weights need to be in memory."""
-    info = engine.describe()
-    rows = tuple(range(min(info.slots, _MEASURED_ROWS)))
-    chunk = min(info.chunk_tokens, info.slot_tokens - _MEASURED_TOKENS)
-    others = rows[1:]
-    for slot in rows:
-        prompt = [0] * (1 if slot else chunk)
-        engine.open(slot, Generation(prompt, Sampling(temperature=0.0), _MEASURED_TOKENS, ignore_eos=True))
-    for slot in others:
-        engine.step(StepPlan((), slot, 1))
-    for plan in (StepPlan(others, 0, chunk), StepPlan(rows), StepPlan(rows)):
-        started = time.monotonic_ns()
-        engine.step(plan)
-        elapsed = time.monotonic_ns() - started
-        cost.observe(decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=elapsed)
-    for slot in rows:
-        engine.close(slot)

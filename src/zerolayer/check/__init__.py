@@ -1,1 +1,1 @@
-"""Looks at any service from outside, as its clients do: measures it, names what it hides, compares two runs."""
+"""Looks at any service from outside, as its clients do; never imports the server's rooms."""
