@@ -92,7 +92,7 @@ class Server:
         return 200, b""
 
     async def bimodal(self) -> Reply:
-        await asyncio.sleep(self.service() * (4 if self.rng.random() < 0.2 else 1))
+        await asyncio.sleep(self.service() * (3 if self.rng.random() < 0.3 else 1))
         return 200, b""
 
     async def _refuse(self, promise: Callable[[], bytes]) -> Reply:
@@ -140,7 +140,7 @@ async def stream(server: Server, writer: asyncio.StreamWriter) -> bool:
     disease = server.disease
     if disease in ("slots", "leak"):
         if server.busy >= SLOTS:
-            wait_ms = server.booking_ms(0.13)
+            wait_ms = server.booking_ms(0.07)
             writer.write(b"HTTP/1.1 429 Busy\r\nretry-after-ms: %d\r\ncontent-length: 0\r\n\r\n" % wait_ms)
             return True
         server.busy += 1
@@ -151,7 +151,7 @@ async def stream(server: Server, writer: asyncio.StreamWriter) -> bool:
     writer.write(head)
     left = False
     for piece in pieces:
-        await asyncio.sleep(TOKEN_S * (4 if disease in ("slots", "leak") else 1))
+        await asyncio.sleep(TOKEN_S * (2 if disease in ("slots", "leak") else 1))
         left = left or writer.is_closing()
         if left and disease != "leak":
             break

@@ -53,7 +53,7 @@ def test_a_rate_limit_that_delays_is_told_from_a_queue(measured: Measured) -> No
 
 
 def test_a_batch_tick_is_found_with_its_period(measured: Measured) -> None:
-    report = analyse(measured("tick", with_settings(probes=50, largest_pulse=2)))
+    report = analyse(measured("tick", with_settings(probes=45, largest_pulse=2), rest=1.0))
     assert [finding.kind for finding in report.findings] == [Kind.TICK]
     assert report.findings[0].figures["period_ms"].value == pytest.approx(40, rel=0.02)
 
@@ -65,7 +65,7 @@ def test_processor_sharing_is_found_though_nothing_waits_in_order(measured: Meas
 
 
 def test_a_stall_is_found_with_its_period(measured: Measured) -> None:
-    run = measured("stall", with_settings(largest_pulse=8, step_rates=(100.0,), step_seconds=2.9))
+    run = measured("stall", with_settings(largest_pulse=8, step_rates=(100.0,), step_seconds=2.2))
     found = [finding for finding in conclude(run) if finding.kind is Kind.STALL]
     assert found, "the load step shows slow requests in clusters"
     assert found[0].figures["length_ms"].value == pytest.approx(140, rel=0.3)
@@ -79,7 +79,7 @@ def test_a_lone_request_that_waits_for_company_is_found(measured: Measured) -> N
 
 
 def test_a_second_mode_is_found_with_its_share(measured: Measured) -> None:
-    run = measured("bimodal", with_settings(probes=70, largest_pulse=2))
+    run = measured("bimodal", with_settings(probes=45, largest_pulse=1))
     assert kinds(run) == {Kind.MODE}
 
 

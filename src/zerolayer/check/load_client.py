@@ -237,7 +237,7 @@ class LoadClient:
         return [self._release(number, reusable=False) for number in late]
 
 
-def timer_lag_us(clock: Clock, count: int = 200) -> list[int]:
+def timer_lag_us(clock: Clock, count: int) -> list[int]:
     """How late this process wakes from a wait of 1 ms, in microseconds each time: the machine's share of our lag."""
     poll, late = select.epoll(), []
     try:

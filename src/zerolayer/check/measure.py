@@ -83,7 +83,7 @@ class Measurement:
 
     def measure(self, arrivals: list[Arrival] | None = None) -> Run:
         """All phases; with ``arrivals``, the trace takes the place of the steps. Raises ``TargetError``."""
-        self._timer_lag = timer_lag_us(self._client.clock)
+        self._timer_lag = timer_lag_us(self._client.clock, self._settings.timer_probes)
         self._warm_up()
         self._baseline()
         self._pulses()

@@ -62,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     timeout_s: float = 60.0
     max_wait_s: float = 30.0  # longest promised wait that is tried
     max_lag_ms: float = 0.0  # of the client itself; 0 = the larger of 1 ms and a tenth of S0
+    timer_probes: int = 200  # waits by which the client's own lag is measured
     seed: int = 1
 
 
