@@ -37,6 +37,4 @@ def smallest_covering(programs: Iterable[Program]) -> Program:
 
 
 def _has_penalty(sampling: Sampling) -> bool:
-    return (
-        sampling.repetition_penalty != 1.0 or sampling.presence_penalty != 0.0 or sampling.frequency_penalty != 0.0
-    )
+    return sampling.repetition_penalty != 1.0 or sampling.presence_penalty != 0.0 or sampling.frequency_penalty != 0.0

@@ -166,9 +166,7 @@ class StepClock:
             self._drop(slot)
         released += self._take_cancelled()
         if self._cost is not None:
-            self._cost.observe(
-                decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=ended - started
-            )
+            self._cost.observe(decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=ended - started)
         self._deliver(StepReport(started, ended, program, plan.decode, plan.prefill_slot, tokens, released))
 
     def _plan(self) -> StepPlan:
