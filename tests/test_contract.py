@@ -98,14 +98,39 @@ TEXTS = {
     "threads": ("2", 2),
     "cors": ("https://a.example, http://localhost:3000", ("https://a.example", "http://localhost:3000")),
     "insecure": ("yes", True),
+    "certificate": ("chain.pem", "chain.pem"),
+    "key": ("key.pem", "key.pem"),
+    "client-ca": ("ca.pem", "ca.pem"),
+    "unix": ("/run/zl.sock", "/run/zl.sock"),
 }
+TLS = {"certificate": "chain.pem", "key": "key.pem"}  # neither goes without the other, nor a client's without both
 
 
 @pytest.mark.parametrize("flag", FLAGS)
 def test_every_flag_and_its_environment_twin_set_the_same_key(flag: str) -> None:
     text, value = TEXTS[flag]
-    assert key_of(load(None, {}, {flag: text}), FLAGS[flag]) == value
-    assert key_of(load(None, {variable(flag): text}, {}), FLAGS[flag]) == value
+    others = TLS if flag in {*TLS, "client-ca"} else {}
+    assert key_of(load(None, {}, {**others, flag: text}), FLAGS[flag]) == value
+    others = {name: given for name, given in others.items() if name != flag}
+    assert key_of(load(None, {variable(flag): text}, others), FLAGS[flag]) == value
+
+
+@pytest.mark.parametrize(
+    ("flags", "remedy"),
+    [
+        ({"certificate": "chain.pem"}, "give --key"),
+        ({"key": "key.pem"}, "give --certificate"),
+        ({"client-ca": "ca.pem"}, "give --certificate"),
+    ],
+)
+def test_parts_of_tls_are_refused_without_the_others(flags: dict[str, str], remedy: str) -> None:
+    with pytest.raises(ContractError, match=remedy):
+        load(None, {}, flags)
+
+
+def test_other_machines_may_come_when_they_need_a_certificate() -> None:
+    flags = {**TLS, "client-ca": "ca.pem", "host": "0.0.0.0"}
+    assert load(None, {}, flags).contract.listen.open_to_others
 
 
 def test_an_empty_environment_variable_counts_as_not_set() -> None:
@@ -327,9 +352,9 @@ def test_a_default_may_be_written_out_even_where_nothing_else_is_kept(tmp_path: 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [('[tenants]\nkeys = "k"\n', "no keys yet"), ("[listen]\ntls = true\n", "no TLS yet")],
+    [('[tenants]\nkeys = "k"\n', "no keys yet"), ("[listen]\ntls = true\n", "listen.certificate and listen.key")],
 )
-def test_keys_and_tls_are_refused_as_not_there_yet(tmp_path: Path, text: str, reason: str) -> None:
+def test_keys_are_refused_as_not_there_yet_and_tls_under_its_wrong_name(tmp_path: Path, text: str, reason: str) -> None:
     message = refusal(tmp_path, text)
     assert "contract.toml:2: " in message
     assert reason in message

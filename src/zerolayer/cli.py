@@ -25,6 +25,10 @@ _FLAGS = (
     ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
     ("engine", "KIND", "native, or mock:step_us=5000"),
     ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
+    ("certificate", "FILE", "PEM certificate chain; with it the port speaks TLS 1.3 only"),
+    ("key", "FILE", "PEM private key of the certificate"),
+    ("client-ca", "FILE", "PEM authority; only clients whose certificate it signed may come"),
+    ("unix", "PATH", "path of a further, local socket that only this user may connect to"),
     ("cors", "ORIGIN", "browser origin that may call, as in https://example.org; may be repeated"),
 )
 

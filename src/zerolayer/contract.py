@@ -130,6 +130,15 @@ class Listen(Struct, frozen=True):
     cors: tuple[Annotated[str, Meta(pattern=r"https?://[0-9a-z.\[\]:_-]{1,253}")], ...] = ()  # origins of browser pages
     insecure: bool = False  # serve other machines without keys
     idle_s: Annotated[int, Meta(ge=1, le=86_400)] = 60  # seconds without a byte before a connection is closed
+    certificate: Annotated[str, Meta(max_length=4096)] = ""  # PEM chain; with it the port speaks TLS 1.3 only
+    key: Annotated[str, Meta(max_length=4096)] = ""  # PEM private key of the certificate
+    client_ca: Annotated[str, Meta(max_length=4096)] = ""  # PEM; only clients whose certificate it signed may come
+    unix: Annotated[str, Meta(max_length=107)] = ""  # path of a further, local socket, mode 0600, without TLS
+
+    @property
+    def open_to_others(self) -> bool:
+        """Whether other machines may come: by their certificates, or because the operator said so."""
+        return self.insecure or bool(self.client_ca)
 
     @property
     def admin_address(self) -> tuple[str, int]:
@@ -201,9 +210,7 @@ NOT_YET = frozenset(
 # Names that a later version will know; said plainly rather than called unknown.
 _LATER = {
     "tenants": "this version has no keys yet",
-    "listen.tls": "this version has no TLS yet",
-    "listen.certificate": "this version has no TLS yet",
-    "listen.key": "this version has no TLS yet",
+    "listen.tls": "listen.certificate and listen.key turn TLS on",
 }
 # (smaller, larger): the smaller one's default gives way, a given value is refused.
 _AT_MOST = (
@@ -314,8 +321,23 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
     ),
     (
         "listen.host",
-        lambda contract: is_loopback(contract.listen.host) or contract.listen.insecure,
-        "Without keys, which this version lacks, only loopback addresses are safe. Use 127.0.0.1, or give --insecure.",
+        lambda contract: is_loopback(contract.listen.host) or contract.listen.open_to_others,
+        "Without keys, which this version lacks, only loopback is safe. Use 127.0.0.1, or give --client-ca or --insecure.",
+    ),
+    (
+        "listen.certificate",
+        lambda contract: not contract.listen.certificate or bool(contract.listen.key),
+        "A certificate needs its private key: give --key too.",
+    ),
+    (
+        "listen.key",
+        lambda contract: not contract.listen.key or bool(contract.listen.certificate),
+        "A key needs its certificate: give --certificate too.",
+    ),
+    (
+        "listen.client_ca",
+        lambda contract: not contract.listen.client_ca or bool(contract.listen.certificate),
+        "Clients show certificates over TLS only: give --certificate and --key too.",
     ),
     (
         "listen.admin",

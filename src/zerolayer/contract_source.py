@@ -37,6 +37,10 @@ FLAGS: Mapping[str, str] = {
     "threads": "engine.threads",
     "cors": "listen.cors",
     "insecure": "listen.insecure",
+    "certificate": "listen.certificate",
+    "key": "listen.key",
+    "client-ca": "listen.client_ca",
+    "unix": "listen.unix",
 }
 # Variables that choose a file or a server; they set no key.
 OTHER_VARIABLES = frozenset({"ZEROLAYER_CONTRACT", "ZEROLAYER_URL"})

@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -27,25 +28,30 @@ from zerolayer.errors import EngineFailed, InvalidRequest, Unavailable
 from zerolayer.front.connection import Connection, Router
 from zerolayer.front.defect import on_loop_exception
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.door import Door
 from zerolayer.front.gate import Gate, local_hosts
 from zerolayer.front.generate import Generator
 from zerolayer.front.greeting import greeting
-from zerolayer.front.listener import Listener, affordable_connections, bind, raise_descriptor_limit
+from zerolayer.front.grpc import Calls
+from zerolayer.front.grpc_health import GrpcHealth
+from zerolayer.front.http2_connection import Http2Connection
+from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
 from zerolayer.front.routes import Routes
 from zerolayer.front.service import Health, Models, admin_table, service_table
-from zerolayer.front.site import ConnectionLimits, Site
+from zerolayer.front.site import ConnectionLimits, Peer, Site
+from zerolayer.front.tls import Tls, TlsFiles
 from zerolayer.guard.deadline import SlotTable
 from zerolayer.guard.guard import Guard, MessageEncoder, Names, Shape
 from zerolayer.model.cost import CostTable
-from zerolayer.model.engine import Engine, Generation, StepPlan
 from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.warm_up import warm_up
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.http1_reply import response
 from zerolayer.wire.openai import BodyLimits
 from zerolayer.wire.openai_reply import error_body
-from zerolayer.wire.schema import Message, Sampling
+from zerolayer.wire.schema import Message
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
@@ -58,8 +64,6 @@ GRACE_S = 10.0  # for running streams, after the first signal
 _FLUSH_S = 1.0  # for the last bytes, after that
 _SWEEP_S = 0.25
 _ADMIN_CONNECTIONS = 64
-_MEASURED_ROWS = 16  # at start; the cost table scales from there
-_MEASURED_TOKENS = 8
 _NS_PER_S = 1_000_000_000
 _SWITCH_S = 0.0005  # a helper thread in pure Python may keep the loop waiting for this long, not for the default 5 ms
 
@@ -74,8 +78,8 @@ class Server:
         self._loaded = loaded
         self._sweep_s = sweep_s
         self._clock_ns = time.monotonic_ns
-        self._connections: set[Connection] = set()
-        self._admin_connections: set[Connection] = set()
+        self._connections: set[Peer] = set()
+        self._admin_connections: set[Peer] = set()
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
         self.info = loaded.engine.describe()
         self.slots = SlotTable(self.info.slots, self._clock_ns)
@@ -89,7 +93,10 @@ class Server:
         origins = frozenset(origin.encode("ascii") for origin in contract.listen.cors)
         self._site = self._build_site(limits, self.metrics, self.glue, origins)
         health = Health(self.guard)
-        router = Routes(Gate(hosts, origins), service_table(self._build_generator(), self._build_models(), health))
+        self.grpc_health = GrpcHealth(lambda: self.guard.closed, frozenset())
+        calls = Calls(self.grpc_health.methods(), self._clock_ns, limits.body_bytes)
+        table = service_table(self._build_generator(), self._build_models(), health)
+        router = Routes(Gate(hosts, origins), table, calls)
         admin = Routes(Gate(admin_hosts), admin_table(self._render_metrics, health))
         self._listener, self._admin = self._listen(router, admin, limits)
 
@@ -105,7 +112,7 @@ class Server:
 
     def start(self) -> None:
         """Begin to answer."""
-        _measure(self._loaded.engine, self.cost)
+        warm_up(self._loaded.engine, self.cost)
         self.steps.start()
         self._listener.start()
         self._admin.start()
@@ -114,8 +121,9 @@ class Server:
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
         self.guard.close(Unavailable("the server is shutting down; send the request again in a moment"))
-        for connection in self._connections:
-            connection.draining = True
+        self.grpc_health.end()
+        for connection in list(self._connections):
+            connection.drain()
         if not await self._quiet(grace_s):
             self.dispatcher.fail_all(
                 Unavailable("the server shut down before the reply was complete; send the request again")
@@ -127,19 +135,26 @@ class Server:
         self._listener.stop()
         self._admin.stop()
         connections = self._connections | self._admin_connections
-        for connection in connections:
+        for connection in list(connections):
             connection.close()
         deadline = self._loop.time() + _FLUSH_S
         while self._connections or self._admin_connections:
             if self._loop.time() >= deadline:
                 break
             await asyncio.sleep(0.01)
-        for connection in self._connections | self._admin_connections:
+        for connection in list(self._connections | self._admin_connections):
             connection.cut()
         self.steps.stop()
         self._helper.shutdown(cancel_futures=True)
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
+
+    def reload(self) -> None:
+        """Read the certificate again, if there is one; open connections go on."""
+        if self._tls is None:
+            _log.info("nothing to reload: this server has no certificate")
+        else:
+            self._tls.reload()
 
     def glue_line(self) -> str:
         """What share of the busy time was not arithmetic, for people."""
@@ -214,10 +229,13 @@ class Server:
 
     def _listen(self, router: Router, admin: Router, limits: ConnectionLimits) -> tuple[Listener, Listener]:
         listen = self._contract.listen
+        self._tls = Tls(TlsFiles(listen.certificate, listen.key, listen.client_ca)) if listen.certificate else None
         wanted = self._contract.limits.connections
         self.connections = affordable_connections(wanted, raise_descriptor_limit())
-        sockets = bind(listen.host, listen.port, insecure=listen.insecure, flag="--port")
+        sockets = bind(listen.host, listen.port, insecure=listen.open_to_others, flag="--port")
         try:
+            if listen.unix:
+                sockets.append(bind_unix(listen.unix))
             admin_sockets = bind(*listen.admin_address, insecure=False, flag="--admin")
         except BaseException:
             for opened in sockets:
@@ -226,18 +244,19 @@ class Server:
         # The admin listener's accounts are its own: a scrape is no work.
         admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
 
-        def make() -> Connection:
-            return Connection(self._site, router, self._connections, self._loop)
-
-        def make_admin() -> Connection:
-            return Connection(admin_site, admin, self._admin_connections, self._loop)
-
+        make = self._door(self._site, router, self._connections)
+        make_admin = self._door(admin_site, admin, self._admin_connections)
         return (
-            Listener(sockets, make, self._connections, limit=self.connections, busy=self._over_limit),
+            Listener(sockets, make, self._connections, limit=self.connections, busy=self._over_limit, tls=self._tls),
             Listener(
                 admin_sockets, make_admin, self._admin_connections, limit=_ADMIN_CONNECTIONS, busy=self._over_limit
             ),
         )
+
+    def _door(self, site: Site, router: Router, connections: set[Peer]) -> Callable[[], Door]:
+        http1 = partial(Connection, site, router, connections, self._loop)
+        http2 = partial(Http2Connection, site, router, connections, self._loop)
+        return partial(Door, site, connections, http1, http2)
 
     def _over_limit(self) -> bytes:
         error = Unavailable(
@@ -271,6 +290,7 @@ class Server:
             connection.expire(now)
         self._listener.sweep()
         self._admin.sweep()
+        self.grpc_health.refresh()
         if not self.steps.alive and self.guard.closed is None:
             _log.critical("the step thread has ended; the server takes no more work and must be restarted")
             self.guard.close(Unavailable("the engine has stopped; the server must be restarted"))
@@ -333,6 +353,7 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
     async with running(contract, loaded) as server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, signalled, number)
+        loop.add_signal_handler(signal.SIGHUP, server.reload)
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -369,23 +390,3 @@ def _template_tokens(template: MessageEncoder) -> int:
 def _longest_piece(vocabulary: Vocabulary) -> int:
     """Bytes of the longest token that text can become; control tokens are never made of text."""
     return max(len(piece) for piece, text in zip(vocabulary.pieces, vocabulary.texts, strict=True) if text != "")
-
-
-def _measure(engine: Engine, cost: CostTable) -> None:
-    """A few full steps before the first request: refusals need bounds, weights need to be in memory."""
-    info = engine.describe()
-    rows = tuple(range(min(info.slots, _MEASURED_ROWS)))
-    chunk = min(info.chunk_tokens, info.slot_tokens - _MEASURED_TOKENS)
-    others = rows[1:]
-    for slot in rows:
-        prompt = [0] * (1 if slot else chunk)
-        engine.open(slot, Generation(prompt, Sampling(temperature=0.0), _MEASURED_TOKENS, ignore_eos=True))
-    for slot in others:
-        engine.step(StepPlan((), slot, 1))
-    for plan in (StepPlan(others, 0, chunk), StepPlan(rows), StepPlan(rows)):
-        started = time.monotonic_ns()
-        engine.step(plan)
-        elapsed = time.monotonic_ns() - started
-        cost.observe(decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=elapsed)
-    for slot in rows:
-        engine.close(slot)

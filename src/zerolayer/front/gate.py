@@ -25,6 +25,13 @@ class Gate(msgspec.Struct, frozen=True):
 
     def check(self, head: Head) -> ZerolayerError | None:
         """The refusal for this head, or None."""
+        refusal = self.check_caller(head)
+        if refusal is None and head.method == "POST":
+            refusal = _check_media(head, from_browser=head.get(b"origin") is not None)
+        return refusal
+
+    def check_caller(self, head: Head) -> ZerolayerError | None:
+        """The same without the media type; whoever calls this looks at that himself."""
         host = head.get(b"host")
         if self.hosts and (host is None or _name_of(host) not in self.hosts):
             return OriginRefused(
@@ -36,8 +43,6 @@ class Gate(msgspec.Struct, frozen=True):
             return OriginRefused(
                 "this browser page may not call the service; its operator can allow one with --cors ORIGIN"
             )
-        if head.method == "POST":
-            return _check_media(head, from_browser=origin is not None)
         return None
 
 

@@ -6,6 +6,7 @@ import itertools
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -31,6 +32,26 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     idle_ns: int = 60_000_000_000  # no request in progress
     stall_ns: int = 30_000_000_000  # no byte taken by a client that has a full buffer of ours
     linger_ns: int = 2_000_000_000  # after an early refusal, for the client to read it
+
+
+class Peer(Protocol):
+    """A connection, whatever it speaks, as its listener and the sweep see it."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered, or its answer is not wholly with the kernel."""
+
+    def expire(self, now_ns: int) -> None:
+        """End what has taken too long."""
+
+    def drain(self) -> None:
+        """Finish what is being answered, and take no more."""
+
+    def close(self) -> None:
+        """Give the kernel what was written, then close."""
+
+    def cut(self) -> None:
+        """Reset the connection now."""
 
 
 class RequestIds:

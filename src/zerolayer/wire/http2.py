@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from zerolayer.errors import HeadersTooLarge
-from zerolayer.wire.http2_events import Chunk, Closed, Event, Gone, Message, Opened, Refused
+from zerolayer.wire.http2_events import Closed, Event, Opened
 from zerolayer.wire.http2_frames import (
     ACK,
     END_HEADERS,
@@ -47,7 +47,7 @@ from zerolayer.wire.http2_reply import header_block, reply_block
 from zerolayer.wire.http2_stream import State, Step
 from zerolayer.wire.http2_streams import Streams
 
-__all__ = ["Chunk", "Closed", "Code", "Event", "Gone", "Http2Limits", "Http2Protocol", "Message", "Opened", "Refused"]
+__all__ = ["Code", "Http2Limits", "Http2Protocol"]
 
 Fields = Sequence[tuple[bytes, bytes]]
 
