@@ -322,7 +322,7 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
     (
         "listen.host",
         lambda contract: is_loopback(contract.listen.host) or contract.listen.open_to_others,
-        "Without keys, which this version lacks, only loopback is safe. Use 127.0.0.1, or give --client-ca or --insecure.",
+        "Without keys only loopback addresses are safe. Use 127.0.0.1, or give --client-ca or --insecure.",
     ),
     (
         "listen.certificate",
