@@ -94,11 +94,11 @@ class Server:
         self._site = self._build_site(limits, self.metrics, self.glue, origins)
         health = Health(self.guard)
         self.grpc_health = GrpcHealth(lambda: self.guard.closed, frozenset())
-        calls = Calls(self.grpc_health.methods(), self._clock_ns, limits.body_bytes)
+        self.calls = Calls(self.grpc_health.methods(), self._clock_ns, limits.body_bytes)
         table = service_table(self._build_generator(), self._build_models(), health)
-        router = Routes(Gate(hosts, origins), table, calls)
+        self.router = Routes(Gate(hosts, origins), table, self.calls)
         admin = Routes(Gate(admin_hosts), admin_table(self._render_metrics, health))
-        self._listener, self._admin = self._listen(router, admin, limits)
+        self._listener, self._admin = self._listen(self.router, admin, limits)
 
     @property
     def port(self) -> int:

@@ -215,9 +215,12 @@ class Http2Connection(asyncio.Protocol):
         self._flush()
 
     def drain(self) -> None:
-        """Ask the client to go elsewhere, answer what is running, then close."""
+        """Answer what is running, then ask the client to go elsewhere, and close.
+
+        GOAWAY is not sent ahead of the running replies, though it may be: clients that are built on Python's ``h2``,
+        httpx among them, take nothing after it. What they ask for meanwhile is refused as retryable by its route.
+        """
         self._draining = True
-        self._core.go_away()
         self._flush()
 
     def close(self) -> None:
@@ -372,9 +375,12 @@ class Http2Connection(asyncio.Protocol):
                 _log.warning("a client that does not read its replies was cut")
                 self.cut()
             return
+        ends = self._draining and not core.streams
+        if ends:
+            core.go_away()
         if core.out_bytes:
             self._transport.write(core.take())
-        if self._draining and not core.streams and self._stalled_ns == NEVER:
+        if ends:
             self._leave()
             self._transport.close()
 
