@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -96,26 +96,38 @@ class Server:
         self.grpc_health = GrpcHealth(lambda: self.guard.closed, frozenset())
         self.calls = Calls(self.grpc_health.methods(), self._clock_ns, limits.body_bytes)
         table = service_table(self._build_generator(), self._build_models(), health)
-        self.router = Routes(Gate(hosts, origins), table, self.calls)
+        router = Routes(Gate(hosts, origins), table, self.calls)
+        # No browser and no foreign name reaches a Unix socket, and gRPC gives its path as the host.
+        local = Routes(Gate(origins=origins), table, self.calls)
         admin = Routes(Gate(admin_hosts), admin_table(self._render_metrics, health))
-        self._listener, self._admin = self._listen(self.router, admin, limits)
+        self.routers = (router, local, admin)
+        self.connections = affordable_connections(contract.limits.connections, raise_descriptor_limit())
+        listen = contract.listen
+        self._tls = Tls(TlsFiles(listen.certificate, listen.key, listen.client_ca)) if listen.certificate else None
+        self._listeners: list[Listener] = []
+        try:
+            self._listeners.extend(self._listen(*self.routers))
+        except BaseException:
+            for listener in self._listeners:
+                listener.stop()
+            raise
 
     @property
     def port(self) -> int:
         """Port of the service."""
-        return self._listener.port
+        return self._listeners[0].port
 
     @property
     def admin_port(self) -> int:
         """Port of the admin listener."""
-        return self._admin.port
+        return self._listeners[-1].port
 
     def start(self) -> None:
         """Begin to answer."""
         warm_up(self._loaded.engine, self.cost)
         self.steps.start()
-        self._listener.start()
-        self._admin.start()
+        for listener in self._listeners:
+            listener.start()
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
@@ -132,8 +144,8 @@ class Server:
     async def close(self) -> None:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
         self._sweeper.cancel()
-        self._listener.stop()
-        self._admin.stop()
+        for listener in self._listeners:
+            listener.stop()
         connections = self._connections | self._admin_connections
         for connection in list(connections):
             connection.close()
@@ -227,31 +239,20 @@ class Server:
         }
         return Models(self.guard, int(time.time()), served_by)
 
-    def _listen(self, router: Router, admin: Router, limits: ConnectionLimits) -> tuple[Listener, Listener]:
-        listen = self._contract.listen
-        self._tls = Tls(TlsFiles(listen.certificate, listen.key, listen.client_ca)) if listen.certificate else None
-        wanted = self._contract.limits.connections
-        self.connections = affordable_connections(wanted, raise_descriptor_limit())
-        sockets = bind(listen.host, listen.port, insecure=listen.open_to_others, flag="--port")
-        try:
-            if listen.unix:
-                sockets.append(bind_unix(listen.unix))
-            admin_sockets = bind(*listen.admin_address, insecure=False, flag="--admin")
-        except BaseException:
-            for opened in sockets:
-                opened.close()
-            raise
+    def _listen(self, router: Router, local: Router, admin: Router) -> Iterator[Listener]:
+        """The listeners of the service, of its Unix socket if there is one, and of the admin, which comes last."""
+        listen, limit = self._contract.listen, self.connections
         # The admin listener's accounts are its own: a scrape is no work.
-        admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
-
+        admin_site = self._build_site(self._site.limits, Metrics("admin"), GlueMeter())
         make = self._door(self._site, router, self._connections)
-        make_admin = self._door(admin_site, admin, self._admin_connections)
-        return (
-            Listener(sockets, make, self._connections, limit=self.connections, busy=self._over_limit, tls=self._tls),
-            Listener(
-                admin_sockets, make_admin, self._admin_connections, limit=_ADMIN_CONNECTIONS, busy=self._over_limit
-            ),
-        )
+        sockets = bind(listen.host, listen.port, insecure=listen.open_to_others, flag="--port")
+        yield Listener(sockets, make, self._connections, limit=limit, busy=self._over_limit, tls=self._tls)
+        if listen.unix:
+            make = self._door(self._site, local, self._connections)
+            yield Listener([bind_unix(listen.unix)], make, self._connections, limit=limit, busy=self._over_limit)
+        make = self._door(admin_site, admin, self._admin_connections)
+        sockets = bind(*listen.admin_address, insecure=False, flag="--admin")
+        yield Listener(sockets, make, self._admin_connections, limit=_ADMIN_CONNECTIONS, busy=self._over_limit)
 
     def _door(self, site: Site, router: Router, connections: set[Peer]) -> Callable[[], Door]:
         http1 = partial(Connection, site, router, connections, self._loop)
@@ -288,8 +289,8 @@ class Server:
         now = self._clock_ns()
         for connection in (*self._connections, *self._admin_connections):
             connection.expire(now)
-        self._listener.sweep()
-        self._admin.sweep()
+        for listener in self._listeners:
+            listener.sweep()
         self.grpc_health.refresh()
         if not self.steps.alive and self.guard.closed is None:
             _log.critical("the step thread has ended; the server takes no more work and must be restarted")

@@ -149,7 +149,8 @@ def watch_callers(service: Service, callers: list[Caller]) -> None:
         callers.append(exchange.caller)
         exchange.reply(200, (), b"")
 
-    service.on_loop(lambda: service.server.router._exact.__setitem__("/livez", {"GET": livez}))
+    for router in service.server.routers:
+        service.on_loop(lambda router=router: router._exact.__setitem__("/livez", {"GET": livez}))
 
 
 # Unix sockets.
@@ -188,6 +189,13 @@ def test_a_unix_socket_beside_tls_is_plain(serve, files, path):
     serve(**files.flags, unix=str(path))
     with local(path) as client:
         client.sendall(get("/livez"))
+        assert read_reply(client).status == 200
+
+
+def test_a_unix_socket_is_called_by_any_name(serve, path):
+    serve(unix=str(path))
+    with local(path) as client:
+        client.sendall(get("/livez", "host: %2Ftmp%2Fzl.sock"))
         assert read_reply(client).status == 200
 
 

@@ -136,7 +136,7 @@ def _bind_failure(error: OSError, host: str, port: int, flag: str) -> StartupErr
 class Listener:
     """Accepts on ``sockets`` until ``stop``. ``make`` builds a connection, which joins ``connections`` itself.
 
-    With ``tls`` all but Unix sockets speak it, and nothing else. The first socket has the port.
+    With ``tls`` they speak it, and nothing else.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Listener:
 
     async def _open(self, accepted: socket.socket) -> None:
         try:
-            if self._tls is None or accepted.family == socket.AF_UNIX:
+            if self._tls is None:
                 await self._loop.connect_accepted_socket(self._make, accepted)
             else:
                 await self._loop.connect_accepted_socket(

@@ -31,7 +31,8 @@ class Routes:
         """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""
         head = exchange.head
         if self._calls is not None and is_grpc(head.get(b"content-type")):
-            return self._gate.check_caller(head) or self._calls.check(exchange)
+            refusal = self._calls.check(exchange)  # first, for it also sets the form in which errors are told
+            return self._gate.check_caller(head) or refusal
         refusal = self._gate.check(head)
         if refusal is not None:
             return refusal
