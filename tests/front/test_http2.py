@@ -301,3 +301,19 @@ def test_a_defect_costs_its_own_request_only(service):
         assert b"secret" not in body
         service.loaded.encoder.before = lambda: None
         assert peer.reply(peer.chat("y"))[0] == 200
+
+
+def test_a_defect_within_a_stream_resets_it_and_frees_what_it_held(service):
+    gone: list[str] = []
+
+    def defect(exchange) -> None:
+        exchange.on_gone = lambda: gone.append("gone")
+        exchange.stream(b"data: begun\n\n")
+        raise KeyError("secret")
+
+    service.on_loop(lambda: service.server.routers[0]._exact.__setitem__("/livez", {"GET": defect}))
+    with client(service) as peer:
+        stream_id = peer.ask("GET", "/livez")
+        peer.until(lambda: peer.of(h2.events.StreamReset, stream_id))
+        assert peer.reply(peer.chat("y"))[0] == 200
+    assert gone == ["gone"]

@@ -25,6 +25,7 @@ from zerolayer.wire.http2_events import Chunk, Closed, Event, Gone, Message, Ope
 _log = logging.getLogger("zerolayer.front")
 
 _PERIOD_NS: Final = 1_000_000_000
+_HEAD_BYTES: Final = 32_768  # Huffman coding is undone in Python: 6 ms of the loop at most, and only for who sends that
 _HELD_BYTES: Final = 16 << 20
 _UNSENT_STREAMS: Final = 32  # so many streams of a connection may be at their limit of unsent bytes
 _LARGEST: Final = (1 << 31) - 1
@@ -34,7 +35,7 @@ _WITHOUT_LENGTH: Final = frozenset({204, 304})
 def http2_limits(limits: ConnectionLimits) -> Http2Limits:
     """The limits of one connection, in the terms of the protocol."""
     return Http2Limits(
-        head_bytes=limits.head_bytes,
+        head_bytes=min(limits.head_bytes, _HEAD_BYTES),
         body_bytes=limits.body_bytes,
         held_bytes=min(max(_HELD_BYTES, 4 * limits.body_bytes), _LARGEST),
         unsent_bytes=limits.unsent_bytes,
@@ -86,6 +87,7 @@ class Http2Stream:
     def cut(self) -> None:
         """Reset the stream."""
         self._connection.reset(self, Code.INTERNAL_ERROR)
+        self.exchange.gone()
 
 
 class Http2Connection(asyncio.Protocol):

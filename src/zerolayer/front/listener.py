@@ -239,7 +239,8 @@ class Listener:
 
     def _refuse(self, accepted: socket.socket) -> None:
         try:
-            accepted.send(self._busy())
+            if self._tls is None:  # a handshake is more than a refusal may cost
+                accepted.send(self._busy())
             accepted.shutdown(socket.SHUT_WR)
         except OSError:
             accepted.close()

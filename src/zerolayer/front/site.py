@@ -6,6 +6,7 @@ import itertools
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -90,7 +91,7 @@ class Site:
     def headers(self, request_id: str, origin: bytes | None = None) -> list[Header]:
         """The headers of every reply; ``origin`` is what the request's header of that name said."""
         headers = [
-            (b"server", b"zerolayer/" + self.version.encode()),
+            (b"server", _server(self.version)),
             (b"x-server-time", b"%.6f" % self.wall_s()),
             (b"x-request-id", request_id.encode("ascii")),
             (b"x-zl-load", self.load()),
@@ -100,3 +101,8 @@ class Site:
             if origin is not None and origin in self.origins:
                 headers += ((_ALLOW_ORIGIN, origin), (b"access-control-expose-headers", _EXPOSED))
         return headers
+
+
+@lru_cache(1)
+def _server(version: str) -> bytes:
+    return b"zerolayer/" + version.encode()

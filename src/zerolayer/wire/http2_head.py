@@ -11,6 +11,8 @@ import re
 from typing import Final
 
 import hpack
+from hpack.huffman_table import decode_huffman
+from hpack.table import HeaderTable
 
 from zerolayer.errors import HeadersTooLarge
 from zerolayer.wire.http1_head import Head
@@ -21,7 +23,9 @@ Field = tuple[bytes, bytes]
 _HEADS: Final = 16  # whole blocks that a connection remembers
 _FIELDS: Final = 128
 _REMEMBERED_BYTES: Final = 4096  # longer blocks, and fields of over a quarter of it, are decoded each time
-_STATIC: Final = 61  # entries of the static table
+_STATEFUL_TIMES: Final = 4  # as many headers are still decoded where others depend on it, before they are refused
+_STATIC_TABLE: Final[tuple[Field, ...]] = tuple((name, value) for name, value in HeaderTable.STATIC_TABLE)
+_STATIC: Final = len(_STATIC_TABLE)  # what is counted beyond it is the dynamic table
 _FIELD_OVERHEAD: Final = 32  # of a header list's size (RFC 9113 section 6.5.2)
 
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -43,8 +47,6 @@ class HeadDecoder:
         self._head_bytes = head_bytes
         self._header_count = header_count
         self._stateful = hpack.Decoder(max_header_list_size=head_bytes)
-        self._stateless = hpack.Decoder(max_header_list_size=head_bytes)
-        self._stateless.header_table_size = 0
         self._heads: dict[bytes, Head] = {}
         self._fields: dict[bytes, Field] = {}
 
@@ -67,25 +69,38 @@ class HeadDecoder:
     def trailers(self, block: bytes) -> None:
         """Check the fields after a body and drop them: nothing may be decided there. Raises as ``request``."""
         fields, _ = self._decode(block)
-        for name, value in fields:
-            _check_field(name, value)
+        if any(name.startswith(b":") for name, _ in fields):
+            raise MalformedHead
 
     def _decode(self, block: bytes) -> tuple[list[Field], bool]:
-        parts = _split(block, empty_table=self._stateful.header_table_size == 0)
-        if parts is not None and len(parts) <= self._header_count:
-            fields = [self._fields.get(part) or self._decode_field(part) for part in parts]
-            if sum(len(name) + len(value) + _FIELD_OVERHEAD for name, value in fields) > self._head_bytes:
+        parts, stateless = _split(block, empty_table=self._stateful.header_table_size == 0)
+        if not stateless:
+            if len(parts) > _STATEFUL_TIMES * self._header_count:
+                raise ConnectionFault(Code.ENHANCE_YOUR_CALM)
+            fields = _decoded(self._stateful, block)
+            if len(fields) > self._header_count:
                 raise self._too_large()
-            return fields, True
-        if parts is not None:
+            for name, value in fields:
+                _check_field(name, value)
+            return fields, False
+        if len(parts) > self._header_count:
             raise self._too_large()
-        fields = _decoded(self._stateful, block)
-        if len(fields) > self._header_count:
+        known = self._fields
+        fields = []
+        size = 0
+        for part in parts:
+            field = known.get(part)
+            if field is None:
+                field = self._decode_field(part)
+            fields.append(field)
+            size += len(field[0]) + len(field[1]) + _FIELD_OVERHEAD
+        if size > self._head_bytes:
             raise self._too_large()
-        return fields, False
+        return fields, True
 
     def _decode_field(self, part: bytes) -> Field:
-        field = _decoded(self._stateless, part)[0]
+        field = _field(part)
+        _check_field(*field)
         if len(part) <= _REMEMBERED_BYTES // 4:
             if len(self._fields) >= _FIELDS:
                 self._fields.clear()
@@ -107,8 +122,8 @@ def _decoded(decoder: hpack.Decoder, block: bytes) -> list[Field]:
         raise ConnectionFault(Code.COMPRESSION_ERROR) from None
 
 
-def _split(block: bytes, *, empty_table: bool) -> list[bytes] | None:
-    """The bytes of each field, or None when the block depends on the dynamic table or changes it.
+def _split(block: bytes, *, empty_table: bool) -> tuple[list[bytes], bool]:
+    """The bytes of each field, and whether the block neither depends on the dynamic table nor changes it.
 
     Integers longer than any header block may need are refused here: HPACK itself sets no bound. Where the table can
     hold nothing, adding to it changes nothing. Raises ``ConnectionFault``.
@@ -120,26 +135,59 @@ def _split(block: bytes, *, empty_table: bool) -> list[bytes] | None:
         while at < size:
             start, first = at, block[at]
             if first & 0x80:
-                index, at = _integer(block, at, 0x7F)
+                index, at = (first & 0x7F, at + 1) if first < 0xFF else _integer(block, at, 0x7F)
+                stateless = stateless and 0 < index <= _STATIC
             elif first & 0x60 == 0x20:
                 _, at = _integer(block, at, 0x1F)
                 stateless = False
                 continue
             else:
-                stateless = stateless and (empty_table or not first & 0x40)
-                index, at = _integer(block, at, 0x3F if first & 0x40 else 0x0F)
+                mask = 0x3F if first & 0x40 else 0x0F
+                index, at = first & mask, at + 1
+                if index == mask:
+                    index, at = _integer(block, start, mask)
                 if not index:
-                    length, at = _integer(block, at, 0x7F)
-                    at += length
-                length, at = _integer(block, at, 0x7F)
-                at += length
-            stateless = stateless and index <= _STATIC
+                    length = block[at] & 0x7F
+                    at = at + 1 + length if length < 0x7F else _after_string(block, at)
+                length = block[at] & 0x7F
+                at = at + 1 + length if length < 0x7F else _after_string(block, at)
+                if index > _STATIC or not (empty_table or mask == 0x0F):
+                    stateless = False
             parts.append(block[start:at])
     except IndexError:
         at = size + 1
     if at > size:
         raise ConnectionFault(Code.COMPRESSION_ERROR)
-    return parts if stateless else None
+    return parts, stateless
+
+
+def _field(part: bytes) -> Field:
+    """Name and value of one part of a stateless block. Raises ``ConnectionFault``."""
+    if part[0] & 0x80:
+        return _STATIC_TABLE[(part[0] & 0x7F) - 1]
+    index, at = _integer(part, 0, 0x3F if part[0] & 0x40 else 0x0F)
+    if index:
+        name = _STATIC_TABLE[index - 1][0]
+    else:
+        name, at = _string(part, at)
+    value, _ = _string(part, at)
+    return name, value
+
+
+def _string(part: bytes, at: int) -> tuple[bytes, int]:
+    length, start = _integer(part, at, 0x7F)
+    raw = part[start : start + length]
+    if part[at] & 0x80:
+        try:
+            raw = bytes(decode_huffman(raw))
+        except hpack.HPACKError:
+            raise ConnectionFault(Code.COMPRESSION_ERROR) from None
+    return raw, start + length
+
+
+def _after_string(block: bytes, at: int) -> int:
+    length, at = _integer(block, at, 0x7F)
+    return at + length
 
 
 def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
@@ -158,6 +206,8 @@ def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
 
 
 def _check_field(name: bytes, value: bytes) -> None:
+    if name in _PSEUDO and _VALUE.fullmatch(value):
+        return
     if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or name in _OF_CONNECTION:
         raise MalformedHead
     if name == b"te" and value.lower() != b"trailers":
@@ -170,12 +220,11 @@ def _request_head(fields: list[Field]) -> Head:
     length: bytes | None = None
     host: bytes | None = None
     for name, value in fields:
-        if name.startswith(b":"):
-            if headers or name in pseudo or name not in _PSEUDO or not _VALUE.fullmatch(value):
+        if name in _PSEUDO:
+            if headers or name in pseudo:
                 raise MalformedHead
             pseudo[name] = value
             continue
-        _check_field(name, value)
         if name == b"content-length":
             if not value.isdigit() or len(value) > 18 or length not in (None, value):
                 raise MalformedHead

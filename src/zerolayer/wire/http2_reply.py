@@ -9,6 +9,8 @@ from typing import Final
 _STATUS: Final = {200: b"\x88", 204: b"\x89", 206: b"\x8a", 304: b"\x8b", 400: b"\x8c", 404: b"\x8d", 500: b"\x8e"}
 _STATUS_NAME: Final = b"\x08\x03"  # the name of entry 8 of the static table, and a value of three bytes
 
+_LENGTHS: Final = tuple(b"%c" % size for size in range(0x7F))
+
 
 def reply_block(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The block of a reply's HEADERS. Names are lower-case. Raises ValueError when a header holds a line break."""
@@ -18,11 +20,14 @@ def reply_block(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 def header_block(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The block of trailers. Raises ValueError as ``reply_block``."""
     parts: list[bytes] = []
+    values: list[bytes] = []
     for name, value in headers:
-        if b"\n" in value or b"\r" in value or b"\0" in value:
-            raise ValueError("a header must not hold a line break")
         size = len(value)
-        parts += (_name(name), b"%c" % size if size < 0x7F else _length(size), value)
+        parts += (_name(name), _LENGTHS[size] if size < 0x7F else _length(size), value)
+        values.append(value)
+    joined = b"".join(values)
+    if b"\n" in joined or b"\r" in joined or b"\0" in joined:
+        raise ValueError("a header must not hold a line break")
     return b"".join(parts)
 
 

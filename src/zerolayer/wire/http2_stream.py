@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Final
 
 
-class State(Enum):
+class State(IntEnum):
     """States that a server's stream is kept in; a closed one is forgotten, an idle one does not exist yet."""
 
     OPEN = auto()  # the request is not complete
@@ -16,7 +16,7 @@ class State(Enum):
     CLOSED = auto()
 
 
-class Step(Enum):
+class Step(IntEnum):
     """What moves a stream."""
 
     END_RECEIVED = auto()
