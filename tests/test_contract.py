@@ -96,6 +96,7 @@ TEXTS = {
     "slot-tokens": ("4096", 4096),
     "engine": ("mock:step_us=5000", "mock:step_us=5000"),
     "threads": ("2", 2),
+    "weights": ("exact", "exact"),
     "cors": ("https://a.example, http://localhost:3000", ("https://a.example", "http://localhost:3000")),
     "insecure": ("yes", True),
     "certificate": ("chain.pem", "chain.pem"),
@@ -336,8 +337,6 @@ def test_only_addresses_of_this_machine_are_loopback(host: str, expected: bool) 
         "deadline.default_ms = 5",
         "freshness.max_age_ms = 5",
         "deadline.grace_ms = 5",
-        '[[system]]\nname = "a"\ntext = "b"',
-        '[[program]]\nname = "a"\ntemperature = 0.7',
     ],
 )
 def test_what_this_version_does_not_keep_is_refused(tmp_path: Path, text: str) -> None:

@@ -29,6 +29,7 @@ _FLAGS = (
     ("key", "FILE", "PEM private key of the certificate"),
     ("client-ca", "FILE", "PEM authority; only clients whose certificate it signed may come"),
     ("unix", "PATH", "path of a further, local socket that only this user may connect to"),
+    ("weights", "KIND", "exact = as in the file, int8 = one scale an output, auto = what suits file and processor"),
     ("cors", "ORIGIN", "browser origin that may call, as in https://example.org; may be repeated"),
 )
 

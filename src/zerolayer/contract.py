@@ -56,7 +56,8 @@ class Context(Struct, frozen=True):
     slot_tokens: Annotated[int, Meta(ge=16, le=1 << 20)] = 2048
     chunk_tokens: Annotated[int, Meta(ge=1, le=8192)] = 128  # prompt tokens in one step
     max_messages: Annotated[int, Meta(ge=1, le=1024)] = 16
-    system_tokens: Annotated[int, Meta(ge=0, le=1 << 20)] = 512
+    system_tokens: Annotated[int, Meta(ge=16, le=1 << 20, multiple_of=16)] = 512  # what a shared prefix can hold
+    prefixes: Annotated[int, Meta(ge=1, le=4096)] = 16  # shared prefixes: constants and kept prompts
     overflow: Literal["refuse", "truncate"] = "refuse"
 
 
@@ -152,6 +153,7 @@ class Engine(Struct, frozen=True):
 
     kind: Annotated[str, Meta(pattern=r"native|mock:step_us=[0-9]{1,8}")] = "native"
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0
+    weights: Literal["auto", "exact", "int8"] = "auto"
 
     @property
     def mock_step_us(self) -> int | None:
@@ -192,7 +194,6 @@ NOT_YET = frozenset(
     {
         "context.max_messages",
         "context.overflow",
-        "context.system_tokens",
         "deadline.default_ms",
         "deadline.first_token_ms",
         "deadline.grace_ms",
@@ -203,8 +204,6 @@ NOT_YET = frozenset(
         "limits.n",
         "limits.schema_bytes",
         "limits.tools",
-        "program",
-        "system",
     }
 )
 # Names that a later version will know; said plainly rather than called unknown.
@@ -353,6 +352,24 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
         "refusal.message",
         lambda contract: not re.search(r"[{}]", contract.refusal.message.replace("{ms}", "", 1)),
         "It may hold {ms} once, and no other braces.",
+    ),
+    (
+        "program",
+        lambda contract: (
+            len({"greedy", "plain", "full", *(program.name for program in contract.program)})
+            == len(contract.program) + 3
+        ),
+        "Give each program a name of its own; greedy, plain and full are taken.",
+    ),
+    (
+        "system",
+        lambda contract: len({system.name for system in contract.system}) == len(contract.system),
+        "Give each constant system text a name of its own.",
+    ),
+    (
+        "system",
+        lambda contract: len(contract.system) < contract.context.prefixes,
+        "Each constant takes a shared prefix, and one is the template's own: raise context.prefixes.",
     ),
     (
         "model.aliases",

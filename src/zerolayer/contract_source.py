@@ -35,6 +35,7 @@ FLAGS: Mapping[str, str] = {
     "slot-tokens": "context.slot_tokens",
     "engine": "engine.kind",
     "threads": "engine.threads",
+    "weights": "engine.weights",
     "cors": "listen.cors",
     "insecure": "listen.insecure",
     "certificate": "listen.certificate",

@@ -23,18 +23,17 @@ from typing import TYPE_CHECKING
 import uvloop
 
 import zerolayer
-from zerolayer.contract import Contract, Effective, is_loopback
+from zerolayer.contract import Contract, Effective, Program, is_loopback
 from zerolayer.errors import EngineFailed, InvalidRequest, Unavailable
-from zerolayer.front.connection import Connection, Router
+from zerolayer.front.connection import Router
 from zerolayer.front.defect import on_loop_exception
 from zerolayer.front.dispatch import Dispatcher
-from zerolayer.front.door import Door
+from zerolayer.front.door import door, over_limit
 from zerolayer.front.gate import Gate, local_hosts
 from zerolayer.front.generate import Generator
 from zerolayer.front.greeting import greeting
 from zerolayer.front.grpc import Calls
 from zerolayer.front.grpc_health import GrpcHealth
-from zerolayer.front.http2_connection import Http2Connection
 from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
 from zerolayer.front.routes import Routes
 from zerolayer.front.service import Health, Models, admin_table, service_table
@@ -43,14 +42,14 @@ from zerolayer.front.tls import Tls, TlsFiles
 from zerolayer.guard.deadline import SlotTable
 from zerolayer.guard.guard import Guard, MessageEncoder, Names, Shape
 from zerolayer.model.cost import CostTable
+from zerolayer.model.heartbeat import Heartbeat
+from zerolayer.model.program import Named, Programs
 from zerolayer.model.step_clock import StepClock, StepReport
-from zerolayer.model.warm_up import warm_up
+from zerolayer.model.warm_up import measure
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics
 from zerolayer.text.vocabulary import Vocabulary
-from zerolayer.wire.http1_reply import response
 from zerolayer.wire.openai import BodyLimits
-from zerolayer.wire.openai_reply import error_body
 from zerolayer.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -65,6 +64,7 @@ _FLUSH_S = 1.0  # for the last bytes, after that
 _SWEEP_S = 0.25
 _ADMIN_CONNECTIONS = 64
 _NS_PER_S = 1_000_000_000
+_BEAT_S = 30  # between two heartbeats
 _SWITCH_S = 0.0005  # a helper thread in pure Python may keep the loop waiting for this long, not for the default 5 ms
 
 
@@ -86,7 +86,9 @@ class Server:
         self.cost = CostTable(slots=self.info.slots, chunk_tokens=self.info.chunk_tokens)
         self.glue = GlueMeter()
         self.metrics = Metrics(loaded.name)
-        self.steps = StepClock(loaded.engine, self._deliver, self._clock_ns, self.cost)
+        self.programs = Programs([_named(program) for program in contract.program])
+        self.heartbeat = Heartbeat(self.programs, range(1, 17), _BEAT_S * _NS_PER_S)
+        self.steps = StepClock(loaded.engine, self._deliver, self._clock_ns, self.cost, self.programs, self.heartbeat)
         self.guard = self._build_guard()
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
         hosts, admin_hosts = _hosts(contract)
@@ -124,7 +126,7 @@ class Server:
 
     def start(self) -> None:
         """Begin to answer."""
-        warm_up(self._loaded.engine, self.cost)
+        measure(self._loaded.engine, self.cost, self._clock_ns)
         self.steps.start()
         for listener in self._listeners:
             listener.start()
@@ -234,6 +236,7 @@ class Server:
         served_by: dict[str, str | int] = {
             "engine": info.engine,
             "kernels": info.kernels,
+            "weights": info.weights,
             "threads": info.threads,
             "slots": info.slots,
         }
@@ -242,31 +245,18 @@ class Server:
     def _listen(self, router: Router, local: Router, admin: Router) -> Iterator[Listener]:
         """The listeners of the service, of its Unix socket if there is one, and of the admin, which comes last."""
         listen, limit = self._contract.listen, self.connections
-        # The admin listener's accounts are its own: a scrape is no work.
-        admin_site = self._build_site(self._site.limits, Metrics("admin"), GlueMeter())
-        make = self._door(self._site, router, self._connections)
+        full = partial(over_limit, self._site, limit)
+        make = partial(door, self._site, router, self._connections, self._loop)
         sockets = bind(listen.host, listen.port, insecure=listen.open_to_others, flag="--port")
-        yield Listener(sockets, make, self._connections, limit=limit, busy=self._over_limit, tls=self._tls)
+        yield Listener(sockets, make, self._connections, limit=limit, busy=full, tls=self._tls)
         if listen.unix:
-            make = self._door(self._site, local, self._connections)
-            yield Listener([bind_unix(listen.unix)], make, self._connections, limit=limit, busy=self._over_limit)
-        make = self._door(admin_site, admin, self._admin_connections)
+            make = partial(door, self._site, local, self._connections, self._loop)
+            yield Listener([bind_unix(listen.unix)], make, self._connections, limit=limit, busy=full)
+        # The admin listener's accounts are its own: a scrape is no work.
+        site = self._build_site(self._site.limits, Metrics("admin"), GlueMeter())
+        make = partial(door, site, admin, self._admin_connections, self._loop)
         sockets = bind(*listen.admin_address, insecure=False, flag="--admin")
-        yield Listener(sockets, make, self._admin_connections, limit=_ADMIN_CONNECTIONS, busy=self._over_limit)
-
-    def _door(self, site: Site, router: Router, connections: set[Peer]) -> Callable[[], Door]:
-        http1 = partial(Connection, site, router, connections, self._loop)
-        http2 = partial(Http2Connection, site, router, connections, self._loop)
-        return partial(Door, site, connections, http1, http2)
-
-    def _over_limit(self) -> bytes:
-        error = Unavailable(
-            f"the limit of {self.connections} connections is reached; close idle ones or try again in a second"
-        )
-        headers = self._site.headers(self._site.ids.new())
-        retry = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
-        headers += ((b"content-type", b"application/json"), *retry)
-        return response(error.status, headers, error_body(error), keep_alive=False)
+        yield Listener(sockets, make, self._admin_connections, limit=_ADMIN_CONNECTIONS, busy=full)
 
     def _load_hint(self) -> bytes:
         return b"free=%d;next_ms=%d;derate=1.00;epoch=0" % (self.slots.free, self.slots.next_free_ms())
@@ -292,8 +282,8 @@ class Server:
         for listener in self._listeners:
             listener.sweep()
         self.grpc_health.refresh()
-        if not self.steps.alive and self.guard.closed is None:
-            _log.critical("the step thread has ended; the server takes no more work and must be restarted")
+        if (not self.steps.alive or self.heartbeat.broken) and self.guard.closed is None:
+            _log.critical("the engine cannot be trusted any more; the server takes no more work and must be restarted")
             self.guard.close(Unavailable("the engine has stopped; the server must be restarted"))
             self.dispatcher.fail_all(
                 EngineFailed("the engine stopped before the reply was complete; send the request again")
@@ -371,6 +361,10 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
 
 def _progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def _named(program: Program) -> Named:
+    return Named(program.name, program.temperature, program.top_p, program.top_k, program.repetition_penalty)
 
 
 def _hosts(contract: Contract) -> tuple[frozenset[bytes], frozenset[bytes]]:

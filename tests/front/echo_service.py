@@ -68,6 +68,11 @@ class Service:
     def hold_steps(self) -> None:
         """From now on a step runs only when ``step`` allows it."""
         self.engine.turns = threading.Semaphore(0)
+        self._steps_before = self.server.steps.steps
+
+    def stepped(self) -> int:
+        """Steps since ``hold_steps``."""
+        return self.server.steps.steps - self._steps_before
 
     def step(self, count: int = 1) -> None:
         assert self.engine.turns is not None

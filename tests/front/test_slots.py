@@ -31,7 +31,7 @@ def test_a_client_that_goes_away_frees_its_slot_within_one_step(serve, phase, st
         client.sendall(chat("a" * 300, stream=stream))
         eventually(lambda: service.running() == 1)
         service.step(PHASES[phase])
-        eventually(lambda: service.server.steps.steps == PHASES[phase])
+        eventually(lambda: service.stepped() == PHASES[phase])
     eventually(lambda: service.running() == 0)
     service.step()
     eventually(lambda: service.free_slots() == SLOTS)
@@ -156,7 +156,7 @@ def test_a_failed_step_ends_its_replies_with_an_error_and_gives_the_slots_back(s
     with service.connect() as client:
         client.sendall(chat("abcdef", stream=stream))
         service.step(3)
-        eventually(lambda: service.server.steps.steps == 3)
+        eventually(lambda: service.stepped() == 3)
         service.engine.broken = EngineFailed("a step failed; send the request again")
         service.step()
         reply = read_reply(client)
@@ -177,7 +177,7 @@ def test_a_dead_step_thread_ends_all_replies_and_readiness(serve):
     with service.connect() as client:
         client.sendall(chat("abcdef", stream=True))
         service.step(2)
-        eventually(lambda: service.server.steps.steps == 2)
+        eventually(lambda: service.stepped() == 2)
         service.engine.broken = MemoryError()
         service.step()
         reply = read_reply(client)
@@ -208,7 +208,7 @@ def test_what_does_not_finish_within_the_grace_is_cut_with_an_error(serve):
     with service.connect() as client:
         client.sendall(chat("abcdef", stream=True))
         service.step(2)
-        eventually(lambda: service.server.steps.steps == 2)
+        eventually(lambda: service.stepped() == 2)
         draining = asyncio.run_coroutine_threadsafe(service.server.drain(0.05), service.loop)
         reply = read_reply(client)
         draining.result(5)

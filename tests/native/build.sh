@@ -13,9 +13,9 @@ compile() { # NAME FLAGS...
   "$compiler" -std=c++20 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -Wall -Wextra -Wno-maybe-uninitialized -I "$native" \
     "$@" -c "$native/$name.cpp" -o "$objects/$name.o"
 }
-avx2="-mavx2 -mfma"
+avx2="-mavx2 -mfma -mf16c"
 avx512="$avx2 -mavx512f -mavx512bw -mavx512vl -mavx512dq"
-for name in cpu dequantise engine engine_load engine_step kernels_portable pool sampler; do compile $name "$@"; done
+for name in cpu dequantise engine engine_load engine_step kernels_portable pack_groups pool sampler; do compile $name "$@"; done
 case $("$compiler" -dumpmachine) in
 x86_64*)
   compile kernels_avx2 $avx2 "$@"

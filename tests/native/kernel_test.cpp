@@ -54,12 +54,13 @@ struct Rows {
     words.resize(n + 64);
     scale.resize(zl::round_up(rows, 16));
     sum.resize(scale.size() * blocks);
-    view = {hi.data(), lo.data(), words.data(), scale.data(), sum.data(), stride, blocks};
+    group_sum.resize(n / zl::kGroup);
+    view = {hi.data(), lo.data(), words.data(), scale.data(), group_sum.data(), sum.data(), stride, blocks};
   }
   int stride, blocks;
   std::vector<int8_t> hi, lo;
   std::vector<int16_t> words;
-  std::vector<float> scale;
+  std::vector<float> scale, group_sum;
   std::vector<int32_t> sum;
   zl::Activations view;
 };
@@ -150,39 +151,61 @@ void check_argmax(const zl::KernelSet* set) {
   check(set->argmax(x.data(), 1003) == 1002, std::string(set->name) + " argmax: the tail counts");
 }
 
-// A small random model: every tensor F32, shapes that need padding everywhere.
+// A small random model with shapes that need padding everywhere: F32 tensors, or quantised ones (`exact`).
 struct SmallModel {
   static constexpr int kLayers = 2, kHidden = 96, kHeads = 6, kKvHeads = 2, kHeadDim = 32, kIntermediate = 224, kVocabulary = 301;
   zl::Shape shape{kLayers, kHidden, kHeads, kKvHeads, kHeadDim, kIntermediate, kVocabulary, 1e-5f, 10000.0f};
+  bool exact = false;
+
+  // Random blocks: halves between 2^-7 and 2^-6 for scales and minus eight times as much for minima, any bytes for values.
+  static void fill_blocks(Random* random, zl::TensorType type, std::vector<uint8_t>* out) {
+    const size_t block = zl::row_bytes(type, 32);
+    for (size_t at = 0; at < out->size(); at += block) {
+      for (size_t i = at; i < at + block; i++) (*out)[i] = uint8_t(random->bits());
+      const uint16_t scale = uint16_t(0x2000 | (random->bits() & 0x3ff)), minimum = uint16_t(0xac00 | (random->bits() & 0x3ff));
+      memcpy(out->data() + at, &scale, 2);
+      if (type == zl::TensorType::kQ4_1) memcpy(out->data() + at + 2, &minimum, 2);
+    }
+  }
+
+  zl::Tensor matrix(Random* random, zl::TensorType type, int rows, int columns, std::vector<uint8_t>* hold) const {
+    if (!exact) type = zl::TensorType::kF32;
+    hold->assign(zl::row_bytes(type, columns) * rows, 0);
+    if (exact) {
+      fill_blocks(random, type, hold);
+    } else {
+      const std::vector<float> values = random_floats(random, size_t(rows) * columns, 1.7f / std::sqrt(float(columns)));
+      memcpy(hold->data(), values.data(), hold->size());
+    }
+    return {type, hold->data(), rows, columns};
+  }
 
   void load(zl::Engine* engine) const {
+    using Type = zl::TensorType;
     Random random(7);
-    const auto matrix = [&](int rows, int columns, std::vector<float>* hold) {
-      *hold = random_floats(&random, size_t(rows) * columns, 1.7f / std::sqrt(float(columns)));
-      return zl::Tensor{zl::TensorType::kF32, reinterpret_cast<const uint8_t*>(hold->data()), rows, columns};
-    };
-    std::vector<float> a, b, c;
+    std::vector<uint8_t> a, b, c;
     for (int layer = 0; layer < kLayers; layer++) {
-      const zl::Tensor q = matrix(kHeads * kHeadDim, kHidden, &a), k = matrix(kKvHeads * kHeadDim, kHidden, &b), v = matrix(kKvHeads * kHeadDim, kHidden, &c);
+      const zl::Tensor q = matrix(&random, Type::kQ4_1, kHeads * kHeadDim, kHidden, &a), k = matrix(&random, Type::kQ4_1, kKvHeads * kHeadDim, kHidden, &b),
+                       v = matrix(&random, Type::kQ4_1, kKvHeads * kHeadDim, kHidden, &c);
       engine->load_qkv(layer, q, k, v, true);
-      engine->load_output(layer, matrix(kHidden, kHeads * kHeadDim, &a));
-      const zl::Tensor gate = matrix(kIntermediate, kHidden, &a), up = matrix(kIntermediate, kHidden, &b);
+      engine->load_output(layer, matrix(&random, Type::kQ4_0, kHidden, kHeads * kHeadDim, &a));
+      const zl::Tensor gate = matrix(&random, Type::kQ4_1, kIntermediate, kHidden, &a), up = matrix(&random, Type::kQ4_1, kIntermediate, kHidden, &b);
       engine->load_gate_up(layer, gate, up);
-      engine->load_down(layer, matrix(kHidden, kIntermediate, &a));
-      a = random_floats(&random, kHidden, 1.0f);
-      b = random_floats(&random, kHidden, 1.0f);
-      engine->load_norms(layer, a.data(), b.data());
+      engine->load_down(layer, matrix(&random, Type::kQ8_0, kHidden, kIntermediate, &a));
+      const std::vector<float> attention = random_floats(&random, kHidden, 1.0f), mlp = random_floats(&random, kHidden, 1.0f);
+      engine->load_norms(layer, attention.data(), mlp.data());
     }
-    const zl::Tensor embedding = matrix(kVocabulary, kHidden, &a);
+    const zl::Tensor embedding = matrix(&random, Type::kQ8_0, kVocabulary, kHidden, &a);
     engine->load_embedding(embedding);
-    b = random_floats(&random, kHidden, 1.0f);
-    engine->load_head(embedding, b.data());
+    const std::vector<float> norm = random_floats(&random, kHidden, 1.0f);
+    engine->load_head(embedding, norm.data());
   }
 };
 
-uint64_t fingerprint(const zl::KernelSet* set, int threads, int chunk_tokens) {
-  const SmallModel model;
-  zl::Engine engine(model.shape, {64, 128, chunk_tokens, threads}, set);
+uint64_t fingerprint(const zl::KernelSet* set, int threads, int chunk_tokens, bool exact) {
+  SmallModel model;
+  model.exact = exact;
+  zl::Engine engine(model.shape, {64, 128, chunk_tokens, threads, 0, 0, exact}, set);
   model.load(&engine);
   std::vector<int32_t> tokens(70);
   Random random(11);
@@ -208,12 +231,15 @@ int main() {
     check_exp(set);
     check_argmax(set);
   }
-  const uint64_t expected = fingerprint(zl::kernels_portable(), 1, 64);
-  for (const zl::KernelSet* set : all_sets())
-    for (const int threads : {1, 2})
-      for (const int chunk : {64, 16, 5})
-        check(fingerprint(set, threads, chunk) == expected, std::string(set->name) + " model: same bits with " + std::to_string(threads) +
-                                                                " threads and chunks of " + std::to_string(chunk));
-  std::printf("fingerprint %016" PRIx64 "\n", expected);
+  for (const bool exact : {false, true}) {
+    const std::string kind = exact ? " exact model" : " int8 model";
+    const uint64_t expected = fingerprint(zl::kernels_portable(), 1, 64, exact);
+    for (const zl::KernelSet* set : all_sets())
+      for (const int threads : {1, 2})
+        for (const int chunk : {64, 16, 5})
+          check(fingerprint(set, threads, chunk, exact) == expected, set->name + kind + ": same bits with " + std::to_string(threads) +
+                                                                         " threads and chunks of " + std::to_string(chunk));
+    std::printf("fingerprint of the%s %016" PRIx64 "\n", kind.c_str(), expected);
+  }
   return failures ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -49,6 +49,9 @@ class Engines:
         chunk_tokens: int = 32,
         threads: int = 1,
         kernels: str | None = None,
+        prefixes: int = 0,
+        prefix_tokens: int = 0,
+        exact: bool = False,
     ) -> NativeEngine:
         """A new engine. One thread unless asked: two that spin for each other are slow on a busy machine."""
         file = GgufFile.open(self.models.path(model) if isinstance(model, TinyShape) else model)
@@ -60,6 +63,9 @@ class Engines:
             chunk_tokens=chunk_tokens,
             threads=threads,
             kernels=kernels,
+            prefixes=prefixes,
+            prefix_tokens=prefix_tokens,
+            exact=exact,
             stop_ids=(EOS_ID,),
         )
         self._opened.append((file, engine))

@@ -32,6 +32,7 @@ class Running(Protocol):
     """One request that holds a slot."""
 
     stages: StageClock
+    cached_tokens: int  # of the prompt, kept from an earlier one
 
     @property
     def used_tokens(self) -> int:
@@ -84,6 +85,10 @@ class Dispatcher:
         if report.failure is None and ended > started:
             self._glue.step(started, ended)
             self._metrics.step(report.program, len(report.tokens))
+        for slot, tokens in report.shared:
+            request = running[slot]
+            if request is not None:
+                request.cached_tokens = tokens
         for slot in report.decode:
             request = running[slot]
             if request is not None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
-from zerolayer.front.connection import Connection
+from zerolayer.errors import Unavailable
+from zerolayer.front.connection import Connection, Router
 from zerolayer.front.http2_connection import Http2Connection
 from zerolayer.front.site import Peer, Site
+from zerolayer.wire.http1_reply import response
+from zerolayer.wire.openai_reply import error_body
 
 _PRI = b"PRI"  # no method of HTTP/1.1 begins so (RFC 9113 section 3.4)
 
@@ -81,3 +85,18 @@ class Door(asyncio.Protocol):
             connection.drain()
         if self._seen:
             connection.data_received(self._seen)
+
+
+def door(site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> Door:
+    """A door to both protocols and the same routes."""
+    http1 = partial(Connection, site, router, registry, loop)
+    http2 = partial(Http2Connection, site, router, registry, loop)
+    return Door(site, registry, http1, http2)
+
+
+def over_limit(site: Site, connections: int) -> bytes:
+    """What a connection is told that comes when there are ``connections`` already; it has asked for nothing yet."""
+    error = Unavailable(f"the limit of {connections} connections is reached; close idle ones or try again in a second")
+    retry = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
+    headers = (*site.headers(site.ids.new()), (b"content-type", b"application/json"), *retry)
+    return response(error.status, headers, error_body(error), keep_alive=False)

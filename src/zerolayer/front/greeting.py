@@ -21,13 +21,14 @@ def greeting(contract: Contract, name: str, info: EngineInfo, port: int, admin_p
     address = f"{scheme}://{_ANY.get(host, f'[{host}]' if ':' in host else host)}:{port}"
     question = [{"role": "user", "content": "Why is the sky blue?"}]
     body = json.dumps({"model": name, "stream": True, "messages": question})
+    threads = f"{info.threads} thread{'s' if info.threads != 1 else ''}"
     lines = [
         f"zerolayer {zerolayer.__version__} is ready ({process_age_s():.2f} s after the process started)",
         f"  address   {address}/v1",
         *([f"  socket    {contract.listen.unix}"] if contract.listen.unix else []),
         f"  metrics   http://{contract.listen.admin.rpartition(':')[0]}:{admin_port}/metrics",
         f"  model     {name}",
-        f"  engine    {info.engine}, kernels {info.kernels}, {info.threads} thread{'s' if info.threads != 1 else ''}",
+        f"  engine    {info.engine}, kernels {info.kernels}, {info.weights} weights, {threads}",
         *[f"            {note}" for note in info.notes],
         f"  slots     {info.slots} of {info.slot_tokens} tokens",
     ]

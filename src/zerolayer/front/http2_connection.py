@@ -17,30 +17,16 @@ from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
 from zerolayer.front.connection import Router
 from zerolayer.front.exchange import NEVER, Exchange, Headers
-from zerolayer.front.site import ConnectionLimits, Peer, Site
+from zerolayer.front.http2_limits import http2_limits
+from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
-from zerolayer.wire.http2 import Code, Http2Limits, Http2Protocol
+from zerolayer.wire.http2 import Code, Http2Protocol
 from zerolayer.wire.http2_events import Chunk, Closed, Event, Gone, Message, Opened, Refused
 
 _log = logging.getLogger("zerolayer.front")
 
 _PERIOD_NS: Final = 1_000_000_000
-_HEAD_BYTES: Final = 32_768  # Huffman coding is undone in Python: 6 ms of the loop at most, and only for who sends that
-_HELD_BYTES: Final = 16 << 20
-_UNSENT_STREAMS: Final = 32  # so many streams of a connection may be at their limit of unsent bytes
-_LARGEST: Final = (1 << 31) - 1
 _WITHOUT_LENGTH: Final = frozenset({204, 304})
-
-
-def http2_limits(limits: ConnectionLimits) -> Http2Limits:
-    """The limits of one connection, in the terms of the protocol."""
-    return Http2Limits(
-        head_bytes=min(limits.head_bytes, _HEAD_BYTES),
-        body_bytes=limits.body_bytes,
-        held_bytes=min(max(_HELD_BYTES, 4 * limits.body_bytes), _LARGEST),
-        unsent_bytes=limits.unsent_bytes,
-        unsent_total_bytes=_UNSENT_STREAMS * limits.unsent_bytes,
-    )
 
 
 class Http2Stream:

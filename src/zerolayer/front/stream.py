@@ -52,6 +52,7 @@ class Reply:
         self._transcript = transcript
         self._form = form
         self._metrics = metrics
+        self.cached_tokens = 0
         self._prompt_tokens = prompt_tokens
         self._max_tokens = max_tokens
         self._deadline_ms = deadline_ms
@@ -73,7 +74,7 @@ class Reply:
             return False
         self._exchange.mark(Stage.FRAME)
         account = Account(self.stages.spent_us(), report.program, self._max_tokens, self._deadline_ms)
-        usage = Usage(self._prompt_tokens, transcript.completion_tokens)
+        usage = Usage(self._prompt_tokens, transcript.completion_tokens, self.cached_tokens)
         self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)
         return True

@@ -27,6 +27,9 @@ class Engine:
         slot_tokens: int,
         chunk_tokens: int,
         threads: int,
+        prefixes: int,
+        prefix_tokens: int,
+        exact: bool,
         kernels: str,
     ) -> Engine: ...
     def load_qkv(self, layer: int, q: Tensor, k: Tensor, v: Tensor, interleaved: bool) -> None: ...
@@ -55,7 +58,10 @@ class Engine:
         seed: int,
         top_logprobs: int,
         stops: Sequence[int],
+        prefix: int = 0,
+        shared: int = 0,
     ) -> None: ...
+    def save_prefix(self, slot: int, prefix: int, tokens: int) -> None: ...
     def close(self, slot: int) -> None: ...
     def prefill_left(self, slot: int) -> int: ...
     def step(

@@ -21,6 +21,8 @@ class Generation(msgspec.Struct, frozen=True):
     sampling: Sampling
     max_tokens: int
     ignore_eos: bool = False
+    salt: bytes = b""  # prompts of one salt may share what was computed for another of the same salt
+    keep: bool = True  # whether a prefix of the prompt may be kept for the next one
 
 
 class SampledToken(msgspec.Struct, frozen=True):
@@ -51,6 +53,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
     engine: str
     kernels: str
+    weights: str
     threads: int
     slots: int
     slot_tokens: int
@@ -66,7 +69,7 @@ class Engine(Protocol):
         """Constant after start; any thread."""
 
     def open(self, slot: int, generation: Generation) -> None:
-        """Give a free slot its work; computes nothing yet."""
+        """Give a free slot its work; computes nothing yet. May attach it to a kept prefix of its prompt."""
 
     def prefill_left(self, slot: int) -> int:
         """Prompt tokens of ``slot`` that no step has processed yet."""
@@ -79,7 +82,7 @@ class Engine(Protocol):
         """
 
     def close(self, slot: int) -> None:
-        """Forget what the slot held. Idempotent."""
+        """Forget what the slot held, except a prefix of its prompt that is worth keeping. Idempotent."""
 
     def shutdown(self) -> None:
         """Stop worker threads and give memory back. Idempotent."""

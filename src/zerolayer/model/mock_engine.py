@@ -43,6 +43,7 @@ class MockEngine:
         self._info = EngineInfo(
             engine=f"mock:step_us={step_us}",
             kernels="none",
+            weights="none",
             threads=1,
             slots=slots,
             slot_tokens=slot_tokens,

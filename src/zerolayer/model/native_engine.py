@@ -14,21 +14,29 @@ from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
-from zerolayer.wire.schema import Alternative, FinishReason, TokenLogprob
+from zerolayer.model.prefix_cache import BLOCK, Hit, PrefixCache
+from zerolayer.model.tensor_type import TensorType
+from zerolayer.wire.schema import Alternative, FinishReason, Sampling, TokenLogprob
 
 Progress = Callable[[str, int, int], None]  # (what, done, of)
 
 _FINISH = {0: None, 1: FinishReason.STOP, 2: FinishReason.LENGTH}  # by native/engine.hpp's Finish
+# Types whose groups the kernels take as they are (native/pack_groups.cpp).
+EXACT = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
 _SEED_MASK = (1 << 64) - 1
 
 
 class NativeEngine:
     """Implements ``Engine`` on ``_native.Engine``; one thread calls, except ``describe``."""
 
-    def __init__(self, native: _native.Engine, info: EngineInfo, stop_ids: Sequence[int]) -> None:
+    def __init__(
+        self, native: _native.Engine, info: EngineInfo, stop_ids: Sequence[int], prefixes: PrefixCache
+    ) -> None:
         self._engine: _native.Engine | None = native
         self._info = info
         self._stop_ids = list(stop_ids)
+        self._prefixes = prefixes
+        self._open: dict[int, tuple[Generation, Hit | None]] = {}
 
     @classmethod
     def load(
@@ -41,18 +49,24 @@ class NativeEngine:
         chunk_tokens: int,
         threads: int,
         kernels: str | None = None,
+        prefixes: int = 0,
+        prefix_tokens: int = 0,
+        exact: bool = False,
         stop_ids: Sequence[int] = (),
         notes: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> Self:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
 
-        ``stop_ids`` end a generation unless it asks to ignore them. Raises ``StartupError`` when memory or the
-        kernel set is missing.
+        ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
+        ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept. ``stop_ids`` end a
+        generation unless it asks to ignore them. Raises ``StartupError`` when memory or the kernel set is missing.
         """
         name = kernels or _native.kernel_sets()[0]
+        service = 1  # a slot of our own: constants, logits
+        sizes = (slots + service, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
         try:
-            native = _create(config, slots, slot_tokens, chunk_tokens, threads, name)
+            native = _create(config, sizes, exact, name)
             _load_weights(native, gguf, config, progress or _silent)
         except ValueError as error:
             raise StartupError(
@@ -68,6 +82,7 @@ class NativeEngine:
         info = EngineInfo(
             engine="native",
             kernels=name,
+            weights="exact" if exact else "int8",
             threads=threads,
             slots=slots,
             slot_tokens=slot_tokens,
@@ -75,7 +90,7 @@ class NativeEngine:
             vocabulary=config.vocabulary,
             notes=(*notes, f"{megabytes} MB of memory, taken at start"),
         )
-        return cls(native, info, stop_ids)
+        return cls(native, info, stop_ids, PrefixCache(entries=prefixes, entry_tokens=prefix_tokens))
 
     def describe(self) -> EngineInfo:
         return self._info
@@ -83,6 +98,7 @@ class NativeEngine:
     def open(self, slot: int, generation: Generation) -> None:
         sampling = generation.sampling
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK
+        hit = self._prefixes.attach(generation.prompt, generation.salt)
         try:
             self._native.open(
                 slot,
@@ -98,9 +114,14 @@ class NativeEngine:
                 seed,
                 -1 if sampling.top_logprobs is None else sampling.top_logprobs,
                 [] if generation.ignore_eos else self._stop_ids,
+                hit.entry if hit else 0,
+                hit.tokens if hit else 0,
             )
         except ValueError as error:
+            if hit:
+                self._prefixes.detach(hit)
             raise EngineFailed(f"The engine refused a generation: {error}.") from None
+        self._open[slot] = (generation, hit)
 
     def prefill_left(self, slot: int) -> int:
         return self._native.prefill_left(slot)
@@ -116,10 +137,31 @@ class NativeEngine:
         ]
 
     def close(self, slot: int) -> None:
+        generation, hit = self._open.pop(slot, (None, None))
+        if generation is not None and generation.keep and self._native.prefill_left(slot) == 0:
+            self._keep(slot, generation.prompt, generation.salt)
         self._native.close(slot)
+        if hit:  # not before: what the slot reads must not make room for what it leaves
+            self._prefixes.detach(hit)
+
+    def keep_constant(self, token_ids: Sequence[int]) -> None:
+        """Compute a beginning that many prompts share, whole blocks of it, and never let it leave. Before the start."""
+        slot = self._info.slots  # the service slot
+        if len(token_ids) < BLOCK:
+            return
+        self.open(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True))
+        while left := self.prefill_left(slot):
+            self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
+        self._keep(slot, token_ids, b"", constant=True)
+        self.close(slot)
 
     def shutdown(self) -> None:
         self._engine = None  # its threads end and its memory goes with it
+
+    def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False) -> None:
+        kept = self._prefixes.admit(prompt, salt, constant=constant)
+        if kept:
+            self._native.save_prefix(slot, kept.entry, kept.tokens)
 
     @property
     def _native(self) -> _native.Engine:
@@ -128,20 +170,24 @@ class NativeEngine:
         return self._engine
 
     def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
-        """Teacher-forced logits [len(token_ids), vocabulary], through slot 0, which must be closed."""
+        """Teacher-forced logits [len(token_ids), vocabulary], through the service slot."""
         out = np.empty((len(token_ids), self._info.vocabulary), dtype=np.float32)
         self._native.logits(np.asarray(token_ids, dtype=np.int32), out)
         return out
 
 
-def needed_bytes(config: ModelConfig, slots: int, slot_tokens: int, chunk_tokens: int) -> int:
-    """What ``load`` takes, within a few per cent: a byte a weight, the embedding as in the file, and the slots' KV."""
+def needed_bytes(config: ModelConfig, slots: int, slot_tokens: int, chunk_tokens: int, shared_tokens: int = 0) -> int:
+    """What ``load`` takes, within a few per cent: a byte a weight, the embedding as in the file, and KV.
+
+    ``shared_tokens``: tokens of all shared prefixes together.
+    """
     attention = config.hidden * config.head_dim * (2 * config.heads + 2 * config.kv_heads)
     per_layer = attention + 3 * config.hidden * config.intermediate
     weights = config.layers * per_layer + 2 * config.vocabulary * config.hidden
     kv_token = config.layers * config.kv_heads * (3 * config.head_dim + 8)  # 2 bytes a key, 1 a value, two scales
     row = 16 * (config.hidden + config.intermediate) + 4 * config.head_dim * (config.heads + 2 * config.kv_heads)
-    return weights + slots * (slot_tokens * kv_token + 6 * config.vocabulary) + (slots + chunk_tokens) * row
+    kv = ((slots + 1) * slot_tokens + shared_tokens) * kv_token
+    return weights + kv + slots * 6 * config.vocabulary + (slots + chunk_tokens) * row
 
 
 def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | None) -> TokenLogprob | None:
@@ -151,8 +197,9 @@ def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | Non
 
 
 def _create(
-    config: ModelConfig, slots: int, slot_tokens: int, chunk_tokens: int, threads: int, kernels: str
+    config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, kernels: str
 ) -> _native.Engine:
+    slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens = sizes
     return _native.Engine.create(
         layers=config.layers,
         hidden=config.hidden,
@@ -167,6 +214,9 @@ def _create(
         slot_tokens=slot_tokens,
         chunk_tokens=chunk_tokens,
         threads=threads,
+        prefixes=prefixes,
+        prefix_tokens=prefix_tokens,
+        exact=exact,
         kernels=kernels,
     )
 

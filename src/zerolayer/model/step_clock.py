@@ -17,7 +17,8 @@ import msgspec
 from zerolayer.errors import EngineFailed, ZerolayerError
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan
-from zerolayer.model.program import Program, program_of, smallest_covering
+from zerolayer.model.heartbeat import Heartbeat
+from zerolayer.model.program import Programs
 
 _log = logging.getLogger("zerolayer.model")
 
@@ -25,8 +26,8 @@ _log = logging.getLogger("zerolayer.model")
 class StepReport(msgspec.Struct, frozen=True):
     """What one step border hands to the event loop. Times are monotonic nanoseconds around the native call.
 
-    ``released`` lists slots that are free again: finished, cancelled or failed. A report without rows carries only
-    releases.
+    ``released`` lists slots that are free again: finished, cancelled or failed. ``shared`` lists (slot, tokens) of
+    prompts whose first tokens were kept from an earlier one. A report without rows carries only such news.
     """
 
     started_ns: int
@@ -36,6 +37,7 @@ class StepReport(msgspec.Struct, frozen=True):
     prefill_slot: int = -1
     tokens: Sequence[SampledToken] = ()
     released: Sequence[int] = ()
+    shared: Sequence[tuple[int, int]] = ()
     failure: ZerolayerError | None = None
 
 
@@ -61,18 +63,25 @@ class StepClock:
         deliver: Callable[[StepReport], None],
         clock_ns: Callable[[], int],
         cost: CostTable | None = None,
+        programs: Programs | None = None,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         self._engine = engine
         self._deliver = deliver
         self._clock_ns = clock_ns
         self._cost = cost
-        self._chunk_tokens = engine.describe().chunk_tokens
+        self._registry = programs or Programs()
+        self._heartbeat = heartbeat
+        info = engine.describe()
+        self._chunk_tokens = info.chunk_tokens
+        self._service_slot = info.slots  # one more than requests have: the engine's own
         self._mailbox: SimpleQueue[_Admit | _Cancel | _Stop] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="zerolayer-step", daemon=True)
-        self._programs: dict[int, Program] = {}  # open slots
+        self._programs: dict[int, str] = {}  # of open slots
         self._prefilling: deque[int] = deque()
         self._decoding: list[int] = []
         self._cancelled: list[int] = []
+        self._shared: list[tuple[int, int]] = []
         self._stopping = False
         self._steps = 0
 
@@ -87,7 +96,11 @@ class StepClock:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread."""
+        """Run every program's first heartbeat, then start the thread."""
+        while self._heartbeat is not None and not self._heartbeat.expects_all:
+            self._beat()
+            while self._programs:
+                self._step()
         self._thread.start()
 
     def stop(self) -> None:
@@ -112,6 +125,7 @@ class StepClock:
             self._empty_mailbox(block=not self._programs and not self._cancelled)
             if self._stopping:
                 return
+            self._beat()
             if self._programs:
                 self._step()
             elif self._cancelled:
@@ -121,10 +135,30 @@ class StepClock:
     def _empty_mailbox(self, *, block: bool) -> None:
         try:
             while True:
-                self._handle(self._mailbox.get(block=block))
+                self._handle(self._mailbox.get(block=block, timeout=self._patience_s()))
                 block = False
         except Empty:
             return
+
+    def _patience_s(self) -> float | None:
+        """How long an idle step thread may sleep: until the next heartbeat."""
+        if self._heartbeat is None:
+            return None
+        return max(0.0, (self._heartbeat.due_ns - self._clock_ns()) / 1e9)
+
+    def _beat(self) -> None:
+        """Begin a heartbeat that is due; its rows then ride in the steps like any other's."""
+        heartbeat = self._heartbeat
+        if heartbeat is None or heartbeat.beating or self._clock_ns() < heartbeat.due_ns:
+            return
+        program, generation = heartbeat.begin()
+        try:
+            self._engine.open(self._service_slot, generation)
+        except EngineFailed:
+            heartbeat.end(self._clock_ns(), failed=True)
+            return
+        self._programs[self._service_slot] = program
+        self._prefilling.append(self._service_slot)
 
     def _handle(self, letter: _Admit | _Cancel | _Stop) -> None:
         if isinstance(letter, _Admit):
@@ -143,13 +177,16 @@ class StepClock:
             now = self._clock_ns()
             self._deliver(StepReport(now, now, "none", released=[letter.slot], failure=failure))
             return
-        self._programs[letter.slot] = program_of(letter.generation.sampling)
+        self._programs[letter.slot] = self._registry.of(letter.generation.sampling)
         self._prefilling.append(letter.slot)
+        shared = len(letter.generation.prompt) - self._engine.prefill_left(letter.slot)
+        if shared:
+            self._shared.append((letter.slot, shared))
 
     def _step(self) -> None:
         plan = self._plan()
         rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
-        program = smallest_covering(self._programs[slot] for slot in rows).name.lower()
+        program = self._registry.covering(self._programs[slot] for slot in rows)
         started = self._clock_ns()
         try:
             tokens = self._engine.step(plan)
@@ -166,8 +203,34 @@ class StepClock:
             self._drop(slot)
         released += self._take_cancelled()
         if self._cost is not None:
-            self._cost.observe(decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=ended - started)
-        self._deliver(StepReport(started, ended, program, plan.decode, plan.prefill_slot, tokens, released))
+            self._cost.observe(
+                decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=ended - started
+            )
+        shared, self._shared = self._shared, []
+        report = StepReport(started, ended, program, plan.decode, plan.prefill_slot, tokens, released, shared)
+        if self._heartbeat is not None and self._heartbeat.beating:
+            report = self._without_beat(report, self._heartbeat)
+        if report.decode or report.prefill_slot >= 0 or report.released or report.shared:
+            self._deliver(report)
+
+    def _without_beat(self, report: StepReport, heartbeat: Heartbeat) -> StepReport:
+        """What the service slot did is the heartbeat's; what is left is for requests."""
+        mine = self._service_slot
+        for token in report.tokens:
+            if token.slot == mine:
+                heartbeat.token(token.token_id)
+        if mine in report.released:
+            heartbeat.end(report.ended_ns)
+        return StepReport(
+            report.started_ns,
+            report.ended_ns,
+            report.program,
+            [slot for slot in report.decode if slot != mine],
+            -1 if report.prefill_slot == mine else report.prefill_slot,
+            [token for token in report.tokens if token.slot != mine],
+            [slot for slot in report.released if slot != mine],
+            report.shared,
+        )
 
     def _plan(self) -> StepPlan:
         if not self._prefilling:
@@ -189,8 +252,10 @@ class StepClock:
 
     def _fail(self, failure: EngineFailed, started: int) -> None:
         _log.error("a step failed; its %d streams end with an error", len(self._programs))
-        released = list(self._programs)
-        for slot in released:
+        if self._heartbeat is not None and self._heartbeat.beating:
+            self._heartbeat.abandon(self._clock_ns())
+        released = [slot for slot in self._programs if slot != self._service_slot]
+        for slot in list(self._programs):
             self._drop(slot)
         released += self._take_cancelled()
         self._deliver(StepReport(started, self._clock_ns(), "none", released=released, failure=failure))

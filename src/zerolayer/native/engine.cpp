@@ -31,6 +31,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   activations_.lo = arena_.take<int8_t>(size_t(rows) * activations_.stride);
   activations_.words = arena_.take<int16_t>(size_t(rows) * activations_.stride);
   activations_.scale = arena_.take<float>(rows);
+  if (limits.exact) activations_.group_sum = arena_.take<float>(size_t(rows) * activations_.stride / kGroup);
   activations_.sum = arena_.take<int32_t>(size_t(rows) * activations_.sum_stride);
   x_ = arena_.take<float>(rows * width_);
   qkv_ = arena_.take<float>(rows * qkv_stride_);
@@ -39,13 +40,11 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   logits_ = arena_.take<float>(limits.slots * logit_stride_);
   cosine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
   sine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
-  const size_t heads = size_t(limits.slots) * shape.kv_heads * padded_tokens_;
+  require(limits.prefixes >= 0 && limits.prefix_tokens >= 0 && limits.prefix_tokens % 16 == 0, "prefixes hold whole blocks of 16 tokens");
   for (Layer& layer : layers_) {
     layer = Layer{};
-    layer.keys = arena_.take<int16_t>(heads * shape.head_dim);
-    layer.values = arena_.take<int8_t>(heads * shape.head_dim);
-    layer.key_scale = arena_.take<float>(heads);
-    layer.value_scale = arena_.take<float>(heads);
+    layer.slots = take_kv(limits.slots, padded_tokens_);
+    layer.prefixes = take_kv(limits.prefixes, limits.prefix_tokens);
   }
   for (int s = 0; s < limits.slots; s++) slots_.emplace_back(shape.vocabulary, limits.slot_tokens);
   const int group = shape.group();
@@ -58,7 +57,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
     a.weights = arena_.take<float>(a.prob_stride);
     a.prob_hi = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.prob_lo = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
-    a.sums = arena_.take<int32_t>(2 * shape.head_dim);
+    a.sums = arena_.take<int32_t>(size_t(group) * 2 * shape.head_dim);
     threads_.push_back({a, Sampler(kernels, shape.vocabulary, limits.slot_tokens + 1)});
   }
   rows_.reserve(rows);
@@ -88,14 +87,20 @@ Engine::Slot& Engine::open_slot(int slot) {
   return slots_[slot];
 }
 
-void Engine::open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops) {
+void Engine::open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops,
+                  int prefix, int shared) {
   require(slot >= 0 && slot < limits_.slots && !slots_[slot].open, "the slot is not free");
   require(tokens > 0 && max_tokens > 0 && tokens + max_tokens <= limits_.slot_tokens, "prompt and output do not fit the slot");
   for (int i = 0; i < tokens; i++) require(prompt[i] >= 0 && prompt[i] < shape_.vocabulary, "token id outside the vocabulary");
+  require(shared >= 0 && shared % 16 == 0 && shared < tokens, "a shared prefix is whole blocks of 16 tokens and leaves one to compute");
+  require(shared == 0 || (prefix >= 0 && prefix < limits_.prefixes && shared <= limits_.prefix_tokens), "no such prefix");
   Slot& s = slots_[slot];
+  s.prefix = shared ? prefix : 0;
+  s.shared = shared;
   s.prompt.assign(prompt, prompt + tokens);
   s.stops = std::move(stops);
-  s.position = s.produced = 0;
+  s.position = shared;
+  s.produced = 0;
   s.max_tokens = max_tokens;
   s.sampling = sampling;
   if (sampling.has_penalty())
@@ -150,17 +155,19 @@ void Engine::commit(const Sampled& sampled) {
 }
 
 void Engine::logits(const int32_t* tokens, int count, float* out) {
-  require(!slots_[0].open, "slot 0 is not free");
+  const int slot = limits_.slots - 1;
+  require(!slots_[slot].open, "the last slot is not free");
   require(count > 0 && count <= limits_.slot_tokens, "text does not fit the slot");
   for (int i = 0; i < count; i++) require(tokens[i] >= 0 && tokens[i] < shape_.vocabulary, "token id outside the vocabulary");
   const int chunk = std::min(limits_.slots, limits_.chunk_tokens);
   sampling_ = false;
+  slots_[slot].shared = 0;
   for (int begin = 0; begin < count; begin += chunk) {
     rows_.clear();
     logit_rows_.clear();
     for (int i = begin; i < std::min(begin + chunk, count); i++) {
       logit_rows_.push_back(int(rows_.size()));
-      rows_.push_back({tokens[i], 0, i});
+      rows_.push_back({tokens[i], slot, i});
     }
     run_rows();
     for (size_t i = 0; i < rows_.size(); i++)
@@ -168,9 +175,54 @@ void Engine::logits(const int32_t* tokens, int count, float* out) {
   }
 }
 
-KvHead Engine::kv_head(const Layer& layer, int slot, int head) const {
-  const size_t at = (size_t(slot) * shape_.kv_heads + head) * padded_tokens_;
-  return {layer.keys + at * shape_.head_dim, layer.values + at * shape_.head_dim, layer.key_scale + at, layer.value_scale + at};
+KvHead Engine::take_kv(int contexts, int tokens) {
+  const size_t n = size_t(contexts) * shape_.kv_heads * tokens;
+  return {arena_.take<int16_t>(n * shape_.head_dim), arena_.take<int8_t>(n * shape_.head_dim), arena_.take<float>(n), arena_.take<float>(n)};
+}
+
+static KvHead offset(const KvHead& base, size_t tokens, int head_dim) {
+  return {base.keys + tokens * head_dim, base.values + tokens * head_dim, base.key_scale + tokens, base.value_scale + tokens};
+}
+
+KvHead Engine::slot_kv(const Layer& layer, int slot, int head) const {
+  return offset(layer.slots, (size_t(slot) * shape_.kv_heads + head) * padded_tokens_, shape_.head_dim);
+}
+
+KvHead Engine::prefix_kv(const Layer& layer, int prefix, int head) const {
+  return offset(layer.prefixes, (size_t(prefix) * shape_.kv_heads + head) * limits_.prefix_tokens, shape_.head_dim);
+}
+
+void Engine::save_prefix(int slot, int prefix, int tokens) {
+  const Slot& s = open_slot(slot);
+  require(prefix >= 0 && prefix < limits_.prefixes, "no such prefix");
+  require(tokens > 0 && tokens % 16 == 0 && tokens <= limits_.prefix_tokens && tokens <= s.position, "the slot has no such prefix");
+  for (const Slot& other : slots_) require(!other.open || other.shared == 0 || other.prefix != prefix, "the prefix is in use");
+  struct Job { Engine* engine; int slot, prefix, tokens; } job{this, slot, prefix, tokens};
+  pool_.run(
+      [](void* context, int thread) {
+        const Job& j = *static_cast<Job*>(context);
+        Engine& e = *j.engine;
+        const Slot& s = e.slots_[j.slot];
+        const Span layers = share(e.shape_.layers, thread, e.pool_.threads());
+        for (int l = layers.begin; l < layers.end; l++)
+          for (int head = 0; head < e.shape_.kv_heads; head++) {
+            const Layer& layer = e.layers_[l];
+            const KvHead to = e.prefix_kv(layer, j.prefix, head);
+            const int shared = std::min(s.shared, j.tokens);
+            e.copy_kv(e.prefix_kv(layer, s.prefix, head), to, 0, shared);
+            e.copy_kv(e.slot_kv(layer, j.slot, head), to, shared, j.tokens);
+          }
+      },
+      &job);
+}
+
+// Tokens [begin, end), both multiples of 16, at their position in both.
+void Engine::copy_kv(const KvHead& from, const KvHead& to, int begin, int end) const {
+  const size_t at = size_t(begin) * shape_.head_dim, n = size_t(end - begin) * shape_.head_dim;
+  memcpy(to.keys + at, from.keys + at, n * sizeof(int16_t));
+  memcpy(to.values + at, from.values + at, n);
+  memcpy(to.key_scale + begin, from.key_scale + begin, size_t(end - begin) * sizeof(float));
+  memcpy(to.value_scale + begin, from.value_scale + begin, size_t(end - begin) * sizeof(float));
 }
 
 }  // namespace zl

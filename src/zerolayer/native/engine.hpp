@@ -20,7 +20,9 @@ struct Shape {
   int kv_width() const { return kv_heads * head_dim; }
 };
 
-struct Limits { int slots, slot_tokens, chunk_tokens, threads; };
+// `exact`: weights stay in the groups of the file instead of becoming int8 per output.
+// `prefixes` shared prefixes of up to `prefix_tokens` tokens each (a multiple of 16; both may be 0).
+struct Limits { int slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens; bool exact; };
 
 // A GGUF tensor [rows, columns] in memory that the caller keeps alive during the call.
 struct Tensor {
@@ -54,7 +56,12 @@ class Engine {
   void load_head(const Tensor& head, const float* norm);
   void load_rope_factors(const float* factors);  // [head_dim / 2]: divides the frequencies (Llama 3.1's scaling)
 
-  void open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops);
+  // Copies the first `tokens` (a multiple of 16) of an open slot's context into a shared prefix that no open slot uses.
+  void save_prefix(int slot, int prefix, int tokens);
+
+  // The first `shared` tokens of the prompt (a multiple of 16, fewer than all) are those of shared prefix `prefix`; 0: none.
+  void open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops,
+            int prefix, int shared);
   void close(int slot);
   int prefill_left(int slot) const;
 
@@ -62,7 +69,7 @@ class Engine {
   // the next call.
   const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens);
 
-  // Teacher-forced logits of every token through slot 0, which must be closed: out[tokens, vocabulary].
+  // Teacher-forced logits of every token through the last slot, which must be closed: out[tokens, vocabulary].
   void logits(const int32_t* tokens, int count, float* out);
 
   const Shape& shape() const { return shape_; }
@@ -74,16 +81,15 @@ class Engine {
   struct Layer {
     Matrix qkv, output, gate_up, down;
     float *attention_norm, *mlp_norm;
-    int16_t* keys;
-    int8_t* values;
-    float *key_scale, *value_scale;
+    KvHead slots, prefixes;  // of slot or prefix 0, head 0
   };
   struct Slot {
     Slot(int vocabulary, int slot_tokens) : history(vocabulary, slot_tokens + 1) { prompt.reserve(slot_tokens); }
     bool open = false;
     std::vector<int32_t> prompt, stops;
-    int position = 0;  // tokens in the KV cache
-    int last = 0;      // the token that the next decode row feeds
+    int prefix = 0, shared = 0;  // tokens [0, shared) lie in that prefix
+    int position = 0;            // tokens in the KV cache
+    int last = 0;                // the token that the next decode row feeds
     int produced = 0, max_tokens = 0;
     SamplingParameters sampling;
     TokenHistory history;
@@ -96,10 +102,13 @@ class Engine {
   struct Span { int begin, end; };
 
   void touch_memory();
-  Matrix make_matrix(int n, int k);
+  Matrix make_matrix(int n, int k, TensorType type);
   template <class RowOf> void pack(Matrix* m, const RowOf& row_of);
   static Span share(int items, int thread, int threads);
-  KvHead kv_head(const Layer& layer, int slot, int head) const;
+  KvHead take_kv(int contexts, int tokens);
+  KvHead slot_kv(const Layer& layer, int slot, int head) const;
+  KvHead prefix_kv(const Layer& layer, int prefix, int head) const;
+  void copy_kv(const KvHead& from, const KvHead& to, int begin, int end) const;
   void run_rows();
   void forward(int thread);
   void attention(const Layer& layer, int thread);

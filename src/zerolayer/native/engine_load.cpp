@@ -1,9 +1,12 @@
 // Weights into the engine: GGUF tensors become packed panels, on all threads, in one pass.
 #include <cmath>
+#include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <stdexcept>
 
 #include "engine.hpp"
+#include "pack_groups.hpp"
 
 namespace zl {
 namespace {
@@ -17,6 +20,13 @@ void check(const Tensor& t, int rows, int columns) {
   require(row_bytes(t.type, size_t(columns)) > 0, "tensor type is not supported for this row length");
 }
 
+// Tensors that become one matrix; exactly kept, tiles of 16 rows have one type.
+TensorType one_type(std::initializer_list<const Tensor*> tensors, bool exact) {
+  const TensorType type = (*tensors.begin())->type;
+  for (const Tensor* t : tensors) require(!exact || (exact_kind(t->type) == exact_kind(type) && t->type == type), "exact weights need one type in a matrix");
+  return type;
+}
+
 float* copy(Arena* arena, const float* source, int n) {
   float* out = arena->take<float>(round_up(n, kAlignK));
   memcpy(out, source, size_t(n) * 4);
@@ -25,14 +35,16 @@ float* copy(Arena* arena, const float* source, int n) {
 
 }  // namespace
 
-Matrix Engine::make_matrix(int n, int k) {
+Matrix Engine::make_matrix(int n, int k, TensorType type) {
   Matrix m;
+  if (limits_.exact) m.kind = exact_kind(type);
   m.n = n;
   m.k = k;
   m.k_pad = round_up(k, kAlignK);
   m.panels = round_up(n, kPanel) / kPanel;
   m.data = arena_.take<uint8_t>(m.panel_bytes() * m.panels);
   m.scale = arena_.take<float>(size_t(m.panels) * kPanel);
+  if (m.kind != Kind::kInt8) std::fill_n(m.scale, size_t(m.panels) * kPanel, 1.0f);
   return m;
 }
 
@@ -40,6 +52,25 @@ Matrix Engine::make_matrix(int n, int k) {
 template <class RowOf>
 void Engine::pack(Matrix* m, const RowOf& row_of) {
   struct Job { Engine* engine; Matrix* m; const RowOf* row_of; } job{this, m, &row_of};
+  if (m->kind != Kind::kInt8) {
+    pool_.run(
+        [](void* context, int thread) {
+          const Job& j = *static_cast<Job*>(context);
+          const Span tiles = share(j.m->panels * 2, thread, j.engine->pool_.threads());
+          for (int tile = tiles.begin; tile < tiles.end; tile++) {
+            const uint8_t* rows[16];
+            TensorType type = TensorType::kQ4_0;
+            for (int o = 0; o < 16; o++) {
+              const auto [tensor, row] = (*j.row_of)(tile * 16 + o);
+              rows[o] = tensor ? tensor->data + row_bytes(tensor->type, j.m->k) * row : nullptr;
+              if (tensor) type = tensor->type;
+            }
+            pack_group_tile(type, rows, j.m->k / kGroup, j.m->data + tile * j.m->panel_bytes() / 2);
+          }
+        },
+        &job);
+    return;
+  }
   pool_.run(
       [](void* context, int thread) {
         const Job& j = *static_cast<Job*>(context);
@@ -65,7 +96,7 @@ void Engine::load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor&
   check(q, shape_.query_width(), shape_.hidden);
   check(k, shape_.kv_width(), shape_.hidden);
   check(v, shape_.kv_width(), shape_.hidden);
-  Matrix& m = layers_.at(layer).qkv = make_matrix(shape_.query_width() + 2 * shape_.kv_width(), shape_.hidden);
+  Matrix& m = layers_.at(layer).qkv = make_matrix(shape_.query_width() + 2 * shape_.kv_width(), shape_.hidden, one_type({&q, &k, &v}, limits_.exact));
   const int head_dim = shape_.head_dim, queries = shape_.query_width(), keys = shape_.kv_width();
   // GGUF's llama order holds dimension pairs (2i, 2i + 1); the rotary kernel wants (i, i + head_dim / 2).
   const auto halves = [&](int row) {
@@ -92,7 +123,7 @@ void Engine::load_qkv_bias(int layer, const float* q, const float* k, const floa
 
 void Engine::load_output(int layer, const Tensor& o) {
   check(o, shape_.hidden, shape_.query_width());
-  Matrix& m = layers_.at(layer).output = make_matrix(o.rows, o.columns);
+  Matrix& m = layers_.at(layer).output = make_matrix(o.rows, o.columns, o.type);
   pack(&m, [&](int output) -> std::pair<const Tensor*, int> { return {output < o.rows ? &o : nullptr, output}; });
 }
 
@@ -100,7 +131,7 @@ void Engine::load_output(int layer, const Tensor& o) {
 void Engine::load_gate_up(int layer, const Tensor& gate, const Tensor& up) {
   check(gate, shape_.intermediate, shape_.hidden);
   check(up, shape_.intermediate, shape_.hidden);
-  Matrix& m = layers_.at(layer).gate_up = make_matrix(2 * round_up(shape_.intermediate, 16), shape_.hidden);
+  Matrix& m = layers_.at(layer).gate_up = make_matrix(2 * round_up(shape_.intermediate, 16), shape_.hidden, one_type({&gate, &up}, limits_.exact));
   pack(&m, [&](int output) -> std::pair<const Tensor*, int> {
     const int row = output / 32 * 16 + output % 16;
     if (row >= gate.rows) return {nullptr, 0};
@@ -110,7 +141,7 @@ void Engine::load_gate_up(int layer, const Tensor& gate, const Tensor& up) {
 
 void Engine::load_down(int layer, const Tensor& down) {
   check(down, shape_.hidden, shape_.intermediate);
-  Matrix& m = layers_.at(layer).down = make_matrix(down.rows, down.columns);
+  Matrix& m = layers_.at(layer).down = make_matrix(down.rows, down.columns, down.type);
   pack(&m, [&](int output) -> std::pair<const Tensor*, int> { return {output < down.rows ? &down : nullptr, output}; });
 }
 
@@ -129,7 +160,7 @@ void Engine::load_embedding(const Tensor& embedding) {
 
 void Engine::load_head(const Tensor& head, const float* norm) {
   check(head, shape_.vocabulary, shape_.hidden);
-  head_ = make_matrix(head.rows, head.columns);
+  head_ = make_matrix(head.rows, head.columns, head.type);
   head_norm_ = copy(&arena_, norm, shape_.hidden);
   pack(&head_, [&](int output) -> std::pair<const Tensor*, int> { return {output < head.rows ? &head : nullptr, output}; });
 }

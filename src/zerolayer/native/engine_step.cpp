@@ -48,14 +48,17 @@ void Engine::attention(const Layer& layer, int thread) {
     for (int g = 0; g < group; g++) kernels_->rope(queries + g * head_dim, head_dim, cosine, sine);
     float* key = qkv_ + (unit % rows) * qkv_stride_ + shape_.query_width() + head * head_dim;
     kernels_->rope(key, head_dim, cosine, sine);
-    kernels_->store_kv(kv_head(layer, row.slot, head), head_dim, row.position, key, key + shape_.kv_width());
+    kernels_->store_kv(slot_kv(layer, row.slot, head), head_dim, row.position, key, key + shape_.kv_width());
   }
   pool_.barrier();
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
     const int head = unit / rows;
     const Row& row = rows_[unit % rows];
     const size_t at = size_t(head) * group * head_dim;
-    kernels_->attend(kv_head(layer, row.slot, head), head_dim, group, row.position + 1, qkv_ + (unit % rows) * qkv_stride_ + at,
+    const Slot& slot = slots_[row.slot];
+    const KvHead own = slot_kv(layer, row.slot, head);
+    const KvHead prefix = slot.shared ? prefix_kv(layer, slot.prefix, head) : own;
+    kernels_->attend(prefix, slot.shared, own, head_dim, group, row.position + 1, qkv_ + (unit % rows) * qkv_stride_ + at,
                      attended_ + (unit % rows) * attended_stride_ + at, threads_[thread].attention);
   }
   pool_.barrier();

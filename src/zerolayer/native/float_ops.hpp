@@ -25,6 +25,18 @@ static inline void store_activation(const Activations& a, size_t at, I16 q) {
   }
 }
 
+// Sums of the row's quantised values over groups of 32, from whichever format this kernel set keeps.
+static void sum_groups(const Activations& a, int row, int k_pad) {
+  const size_t base = size_t(row) * a.stride;
+  float* sums = a.group_sum + base / zl::kGroup;
+  for (int group = 0; group < k_pad / zl::kGroup; group++) {
+    int32_t sum = 0;
+    for (size_t i = base + size_t(group) * zl::kGroup; i < base + size_t(group + 1) * zl::kGroup; i++)
+      sum += kUsesWords ? a.words[i] : a.hi[i] * 128 + a.lo[i];
+    sums[group] = float(sum);
+  }
+}
+
 // RMSNorm (Zhang and Sennrich, 2019) and quantisation in one pass over x * norm: 1/rms only enters the scale. Buffers are padded with
 // zeros to a multiple of 16, so no tail is needed.
 static void quantise(const float* x, int k, int k_pad, const float* norm, float eps, const Activations& a, int row) {
@@ -60,6 +72,7 @@ static void quantise(const float* x, int k, int k_pad, const float* norm, float 
     for (int i = 0; i < 16; i++) sum += uint32_t(lanes[i]);
     a.sum[size_t(row) * a.sum_stride + block] = int32_t(sum * 128u);
   }
+  if (a.group_sum) sum_groups(a, row, k_pad);
 }
 
 static inline void finish_tile_pair(const Matrix& m, int panel, F16 left, F16 right, Epilogue epilogue, float* out) {
@@ -115,8 +128,8 @@ static void panel_tail(const Matrix& m, const Activations& a, int row, int left,
   }
 }
 
-static void gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue, float* out,
-                 size_t stride) {
+static void int8_gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue,
+                      float* out, size_t stride) {
 #if defined(ZL_USE_AMX)
   configure_tiles();
 #endif
@@ -165,13 +178,19 @@ static void store_kv(const KvHead& kv, int head_dim, int position, const float* 
   }
 }
 
+struct TwoSegments {
+  const KvHead &prefix, &own;
+  int shared;
+  const KvHead& at(int token) const { return token < shared ? prefix : own; }
+};
+
 // Integer scores of one head to probabilities times value scales, 14 bits in two planes; returns the factor of the result. What lies
 // beyond `length` in the last block is some other token's: it gets no weight.
-static float softmax_row(const int32_t* scores, float factor, const KvHead& kv, int length, const AttentionScratch& s, int head) {
+static float softmax_row(const int32_t* scores, float factor, const TwoSegments& kv, int length, const AttentionScratch& s, int head) {
   const int last = (length - 1) / 16 * 16;
   const M16 valid = first_lanes(length - last);
   const F16 scale = splat(factor), nothing = splat(-1e30f);
-  const auto score = [&](int i) { return mul(to_float(load(scores + i)), mul(scale, load(kv.key_scale + i))); };
+  const auto score = [&](int i) { return mul(to_float(load(scores + i)), mul(scale, load(kv.at(i).key_scale + i))); };
   F16 largest = nothing;
   for (int i = 0; i < last; i += 16) {
     const F16 v = score(i);
@@ -185,7 +204,7 @@ static float softmax_row(const int32_t* scores, float factor, const KvHead& kv, 
   for (int i = 0; i <= last; i += 16) {
     const F16 e = exp(sub(load(s.weights + i), top));
     total = add(total, e);
-    F16 w = mul(e, load(kv.value_scale + i));
+    F16 w = mul(e, load(kv.at(i).value_scale + i));
     if (i == last) w = select(valid, w, splat(0.0f));
     peak = max(peak, w);
     store(s.weights + i, w);
@@ -204,7 +223,9 @@ static float softmax_row(const int32_t* scores, float factor, const KvHead& kv, 
 }
 
 // Causal attention of one kv head's query group for one row; all tokens up to `length` are in the cache.
-static void attend(const KvHead& kv, int head_dim, int group, int length, const float* query, float* out, const AttentionScratch& s) {
+static void attend(const KvHead& prefix, int shared, const KvHead& own, int head_dim, int group, int length, const float* query, float* out,
+                   const AttentionScratch& s) {
+  const TwoSegments kv{prefix, own, shared};
   const float limit = 520192.0f / float(head_dim);  // with kKeyMax: head_dim products stay below 2^31
   const float query_max = limit < zl::kActivationMax ? float(int(limit)) : zl::kActivationMax;
   float factor[64];
@@ -214,18 +235,21 @@ static void attend(const KvHead& kv, int head_dim, int group, int length, const 
     for (int i = 0; i < head_dim; i += 16)
       store_words(s.query + g * head_dim + i, to_int(mul(load(query + g * head_dim + i), splat(query_max / top))));
   }
-  const int blocks = (length + 15) / 16;
-  for (int b = 0; b < blocks; b++)
-    dot_keys(kv.keys + size_t(b) * head_dim * 16, head_dim, s.query, group, s.scores + b * 16, s.score_stride);
-  for (int g = 0; g < group; g++) {
-    const float scale = softmax_row(s.scores + size_t(g) * s.score_stride, factor[g], kv, length, s, g);
-    const size_t at = size_t(g) * s.prob_stride;
-    dot_values(kv.values, (length + 3) / 4, head_dim, s.prob_hi + at, s.prob_lo + at, s.sums);
+  const int blocks = (length + 15) / 16, before = shared / 16;
+  dot_keys(prefix.keys, before, head_dim, s.query, group, s.scores, s.score_stride);
+  dot_keys(own.keys + size_t(shared) * head_dim, blocks - before, head_dim, s.query, group, s.scores + shared, s.score_stride);
+  float scale[64];
+  for (int g = 0; g < group; g++) scale[g] = softmax_row(s.scores + size_t(g) * s.score_stride, factor[g], kv, length, s, g);
+  memset(s.sums, 0, size_t(group) * head_dim * 8);
+  dot_values(prefix.values, shared / 4, head_dim, s.prob_hi, s.prob_lo, s.prob_stride, group, s.sums);
+  dot_values(own.values + size_t(shared) * head_dim, (length + 3) / 4 - shared / 4, head_dim, s.prob_hi + shared, s.prob_lo + shared,
+             s.prob_stride, group, s.sums);
+  for (int g = 0; g < group; g++)
     for (int i = 0; i < head_dim; i += 16) {
-      const F16 v = fma(to_float(load(s.sums + i)), splat(128.0f), to_float(load(s.sums + head_dim + i)));
-      store(out + g * head_dim + i, mul(v, splat(scale)));
+      const int32_t* sums = s.sums + 2 * g * head_dim + i;
+      const F16 v = fma(to_float(load(sums)), splat(128.0f), to_float(load(sums + head_dim)));
+      store(out + g * head_dim + i, mul(v, splat(scale[g])));
     }
-  }
 }
 
 // Blocks first, so that only one block is searched lane by lane.

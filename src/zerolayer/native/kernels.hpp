@@ -20,14 +20,23 @@ constexpr float kProbabilityMax = 16256.0f;  // 127 * 128: hi and lo fit seven b
 
 constexpr int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
-// Weights of one matrix [n, k]. Layout of data: panel (32 outputs) > 64 inputs > tile (16 outputs) > quad (4 inputs) > output > input.
+// How the weights of a matrix are kept.
+// kInt8: weight = scale[output] * (byte - 128). Panel (32 outputs) > 64 inputs > tile (16 outputs) > quad (4 inputs) > output > input.
+// kNibbles, kBytes: exactly as in the file, in groups of 32 inputs: weight = d * q + m. Panel > tile > group; a group is its q, quads of
+// 16 outputs x 4 inputs (nibbles: quads 2j and 2j + 1 share bytes, the even one low), then 16 halves d and 16 halves m.
+enum class Kind { kInt8, kNibbles, kBytes };
+
+constexpr int kGroup = 32;
+constexpr size_t group_bytes(Kind kind) { return (kind == Kind::kNibbles ? 256 : 512) + 64; }
+
 struct Matrix {
+  Kind kind = Kind::kInt8;
   uint8_t* data = nullptr;
   float* scale = nullptr;  // [panels * 32], weight = scale * (byte - 128)
   float* bias = nullptr;   // [panels * 32] or null
   int n = 0, k = 0;
   int k_pad = 0, panels = 0;
-  size_t panel_bytes() const { return size_t(k_pad) * kPanel; }
+  size_t panel_bytes() const { return kind == Kind::kInt8 ? size_t(k_pad) * kPanel : 2 * size_t(k / kGroup) * group_bytes(kind); }
 };
 
 // Quantised rows. x[r][i] = scale[r] * (128 * hi[r][i] + lo[r][i]); words holds the same number for sets that prefer int16.
@@ -36,6 +45,7 @@ struct Activations {
   int8_t* lo = nullptr;
   int16_t* words = nullptr;  // [rows, stride]
   float* scale = nullptr;    // [rows]
+  float* group_sum = nullptr;  // [rows, stride / 32]: sum of q over each group, for grouped weights; null: there are none
   int32_t* sum = nullptr;    // [rows, sum_stride]: 128 * sum of q over each block of kBlockK inputs, modulo 2^32
   int stride = 0, sum_stride = 0;
 };
@@ -63,7 +73,7 @@ struct AttentionScratch {
   float* weights;    // [tokens + 64]
   uint8_t* prob_hi;  // [group, tokens + 64]
   uint8_t* prob_lo;
-  int32_t* sums;     // [group, 2, head_dim]
+  int32_t* sums;     // [group, 2, head_dim]: high part, low part
   int score_stride, prob_stride;
 };
 
@@ -78,8 +88,10 @@ struct KernelSet {
   // Rotates v[head_dim] in place; cos and sin have head_dim / 2 entries (halves layout: i pairs with i + head_dim / 2).
   void (*rope)(float* v, int head_dim, const float* cosine, const float* sine);
   void (*store_kv)(const KvHead& kv, int head_dim, int position, const float* key, const float* value);
-  // `group` query heads [group, head_dim] over `length` tokens to out [group, head_dim].
-  void (*attend)(const KvHead& kv, int head_dim, int group, int length, const float* query, float* out, const AttentionScratch& s);
+  // `group` query heads [group, head_dim] over `length` tokens to out [group, head_dim]. The first `shared` tokens (a multiple of 16) lie
+  // in `prefix`, the others in `own`, at their position in both; the result has the same bits wherever the border is.
+  void (*attend)(const KvHead& prefix, int shared, const KvHead& own, int head_dim, int group, int length, const float* query, float* out,
+                 const AttentionScratch& s);
   int (*argmax)(const float* x, int n);  // the first of the largest
   // out[i] = exp((x[i] - shift) * factor), sums[b] = sum of block b of 256; returns the sum of all, in block order.
   float (*exp_sum)(const float* x, int n, float shift, float factor, float* out, float* sums);

@@ -7,9 +7,10 @@
 #include "dot_vnni.hpp"
 #include "dot_amx.hpp"
 #include "float_ops.hpp"
+#include "group_vnni.hpp"
+#include "group_ops.hpp"
+#include "kernel_set.hpp"
 
 const zl::KernelSet* zl::kernels_amx() {
-  using namespace zl_amx;
-  static const KernelSet set{"amx", quantise, gemm, rope, store_kv, attend, argmax, exp_sum, pack_tile};
-  return &set;
+  return zl_amx::kernel_set("amx");
 }

@@ -8,9 +8,10 @@
 #include "dot_madd.hpp"
 #include "dot_amx.hpp"
 #include "float_ops.hpp"
+#include "group_madd.hpp"
+#include "group_ops.hpp"
+#include "kernel_set.hpp"
 
 const zl::KernelSet* zl::kernels_amx_emulated() {
-  using namespace zl_amx_emulated;
-  static const KernelSet set{"amx-emulated", quantise, gemm, rope, store_kv, attend, argmax, exp_sum, pack_tile};
-  return &set;
+  return zl_amx_emulated::kernel_set("amx-emulated");
 }

@@ -5,9 +5,10 @@
 #include "simd.hpp"
 #include "dot_madd.hpp"
 #include "float_ops.hpp"
+#include "group_madd.hpp"
+#include "group_ops.hpp"
+#include "kernel_set.hpp"
 
 const zl::KernelSet* zl::kernels_avx2() {
-  using namespace zl_avx2;
-  static const KernelSet set{"avx2", quantise, gemm, rope, store_kv, attend, argmax, exp_sum, pack_tile};
-  return &set;
+  return zl_avx2::kernel_set("avx2");
 }

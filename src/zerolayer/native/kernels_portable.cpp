@@ -4,9 +4,10 @@
 #include "simd.hpp"
 #include "dot_portable.hpp"
 #include "float_ops.hpp"
+#include "group_portable.hpp"
+#include "group_ops.hpp"
+#include "kernel_set.hpp"
 
 const zl::KernelSet* zl::kernels_portable() {
-  using namespace zl_portable;
-  static const KernelSet set{"portable", quantise, gemm, rope, store_kv, attend, argmax, exp_sum, pack_tile};
-  return &set;
+  return zl_portable::kernel_set("portable");
 }

@@ -5,9 +5,10 @@
 #include "simd.hpp"
 #include "dot_vnni.hpp"
 #include "float_ops.hpp"
+#include "group_vnni.hpp"
+#include "group_ops.hpp"
+#include "kernel_set.hpp"
 
 const zl::KernelSet* zl::kernels_vnni() {
-  using namespace zl_vnni;
-  static const KernelSet set{"vnni", quantise, gemm, rope, store_kv, attend, argmax, exp_sum, pack_tile};
-  return &set;
+  return zl_vnni::kernel_set("vnni");
 }

@@ -57,13 +57,14 @@ std::vector<std::string> kernel_sets() {
 }
 
 zl::Engine* make_engine(int layers, int hidden, int heads, int kv_heads, int head_dim, int intermediate, int vocabulary, float rms_eps,
-                        float rope_base, int slots, int slot_tokens, int chunk_tokens, int threads, const std::string& kernels) {
+                        float rope_base, int slots, int slot_tokens, int chunk_tokens, int threads, int prefixes, int prefix_tokens, bool exact,
+                        const std::string& kernels) {
   const zl::KernelSet* set = zl::find_kernels(kernels);
   if (!set) throw std::invalid_argument("no such kernel set on this processor");
   for (const int n : {layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary, slots, slot_tokens, chunk_tokens, threads})
     if (n <= 0) throw std::invalid_argument("sizes must be positive");
   const zl::Shape shape{layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary, rms_eps, rope_base};
-  return new zl::Engine(shape, {slots, slot_tokens, chunk_tokens, threads}, set);
+  return new zl::Engine(shape, {slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens, exact}, set);
 }
 
 }  // namespace
@@ -80,7 +81,8 @@ NB_MODULE(_native, m) {
   nb::class_<zl::Engine>(m, "Engine")
       .def("__init__", [](zl::Engine* self, nb::kwargs) { (void)self; throw std::invalid_argument("use Engine.create"); })
       .def_static("create", &make_engine, "layers"_a, "hidden"_a, "heads"_a, "kv_heads"_a, "head_dim"_a, "intermediate"_a, "vocabulary"_a,
-                  "rms_eps"_a, "rope_base"_a, "slots"_a, "slot_tokens"_a, "chunk_tokens"_a, "threads"_a, "kernels"_a,
+                  "rms_eps"_a, "rope_base"_a, "slots"_a, "slot_tokens"_a, "chunk_tokens"_a, "threads"_a,
+                  "prefixes"_a, "prefix_tokens"_a, "exact"_a, "kernels"_a,
                   nb::rv_policy::take_ownership, nb::call_guard<nb::gil_scoped_release>())
       .def("load_qkv", [](zl::Engine& e, int layer, const TensorArgument& q, const TensorArgument& k, const TensorArgument& v, bool interleaved) {
         const zl::Tensor tq = checked(q), tk = checked(k), tv = checked(v);
@@ -122,11 +124,12 @@ NB_MODULE(_native, m) {
       .def("load_rope_factors", [](zl::Engine& e, Floats factors) { e.load_rope_factors(checked(factors, e.shape().head_dim / 2)); }, "factors"_a)
       .def("open", [](zl::Engine& e, int slot, Ids prompt, int max_tokens, float temperature, float top_p, int top_k, float min_p,
                       float repetition_penalty, float presence_penalty, float frequency_penalty, uint64_t seed, int top_logprobs,
-                      std::vector<int32_t> stops) {
+                      std::vector<int32_t> stops, int prefix, int shared) {
         const zl::SamplingParameters p{temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed, top_logprobs};
-        e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops));
+        e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops), prefix, shared);
       }, "slot"_a, "prompt"_a, "max_tokens"_a, "temperature"_a, "top_p"_a, "top_k"_a, "min_p"_a, "repetition_penalty"_a,
-         "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a)
+         "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a, "prefix"_a = 0, "shared"_a = 0)
+      .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
       .def("step", [](zl::Engine& e, const std::vector<int32_t>& decode, int prefill_slot, int prefill_tokens) {

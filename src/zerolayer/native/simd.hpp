@@ -34,6 +34,7 @@ static inline F16 fma(F16 a, F16 b, F16 c) { return {_mm512_fmadd_ps(a.v, b.v, c
 static inline F16 max(F16 a, F16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 static inline F16 min(F16 a, F16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 static inline F16 abs(F16 a) { return {_mm512_abs_ps(a.v)}; }
+static inline F16 load_half(const uint8_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }  // 16 IEEE halves
 static inline I16 load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 static inline void store(int32_t* p, I16 a) { _mm512_storeu_si512(p, a.v); }
 static inline F16 to_float(I16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
@@ -70,6 +71,9 @@ static inline F16 min(F16 a, F16 b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_
 static inline F16 abs(F16 a) {
   const __m256 sign = _mm256_set1_ps(-0.0f);
   return {_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
+}
+static inline F16 load_half(const uint8_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 16)))};
 }
 static inline I16 load(const int32_t* p) { return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 8))}; }
 static inline void store(int32_t* p, I16 a) { _mm256_storeu_si256((__m256i*)p, a.lo); _mm256_storeu_si256((__m256i*)(p + 8), a.hi); }
@@ -122,6 +126,22 @@ static inline F16 fma(F16 a, F16 b, F16 c) { ZL_LANES(F16, __builtin_fmaf(a.v[i]
 static inline F16 max(F16 a, F16 b) { ZL_LANES(F16, a.v[i] > b.v[i] ? a.v[i] : b.v[i]) }
 static inline F16 min(F16 a, F16 b) { ZL_LANES(F16, a.v[i] < b.v[i] ? a.v[i] : b.v[i]) }
 static inline F16 abs(F16 a) { ZL_LANES(F16, __builtin_fabsf(a.v[i])) }
+static inline float from_half(uint16_t half) {  // exact, subnormals included
+  const uint32_t sign = uint32_t(half & 0x8000) << 16, exponent = (half >> 10) & 31, mantissa = half & 1023;
+  const float small = float(mantissa) * 0x1p-24f;
+  uint32_t bits;
+  memcpy(&bits, &small, 4);
+  if (exponent) bits = ((exponent == 31 ? 255 : exponent + 112) << 23) | (mantissa << 13);
+  bits |= sign;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+static inline F16 load_half(const uint8_t* p) {
+  uint16_t halves[16];
+  memcpy(halves, p, 32);
+  ZL_LANES(F16, from_half(halves[i]))
+}
 static inline I16 load(const int32_t* p) { I16 r; memcpy(r.v, p, 64); return r; }
 static inline void store(int32_t* p, I16 a) { memcpy(p, a.v, 64); }
 static inline F16 to_float(I16 a) { ZL_LANES(F16, float(a.v[i])) }

@@ -143,7 +143,12 @@ class Metrics:
             sorted(self._refused.items()),
         )
         yield from _family(
-            "zerolayer:steps_total", "counter", "Steps by program.", labels, "program", sorted(self._steps.items())
+            "zerolayer:program_steps_total",
+            "counter",
+            "Steps by program.",
+            labels,
+            "program",
+            sorted(self._steps.items()),
         )
         yield from _single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
         yield from _single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)

@@ -1,0 +1,82 @@
+"""Heartbeats: every program is tried on a known input now and then, between and among requests.
+
+A result does not depend on what runs beside it, so the known output is what the first beat gave, when the server
+started. Pure bookkeeping: the step clock runs the beats in a slot of the engine's own and reports their tokens here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from zerolayer.model.engine import Generation
+from zerolayer.model.program import FULL, Programs
+from zerolayer.wire.schema import Sampling
+
+_log = logging.getLogger("zerolayer.model")
+
+_TOKENS = 3
+_SEED = 20_250_301
+
+
+class Heartbeat:
+    """Beats one program every ``interval_ns``, each in turn; the first round, which sets what is expected, at once."""
+
+    def __init__(self, programs: Programs, prompt: Sequence[int], interval_ns: int) -> None:
+        self._programs = programs
+        self._prompt = tuple(prompt)
+        self._interval_ns = interval_ns
+        self._due_ns = 0
+        self._turn = 0
+        self._beating = ""
+        self._tokens: list[int] = []
+        self._expected: dict[str, list[int]] = {}
+        self.beats = 0
+        self.broken = False  # the fallback itself gave another output: nothing can be trusted
+
+    @property
+    def due_ns(self) -> int:
+        """When the next beat should begin, monotonic nanoseconds; 0: at once."""
+        return self._due_ns
+
+    @property
+    def expects_all(self) -> bool:
+        """Whether the first round is over."""
+        return all(name in self._expected for name in self._programs.names)
+
+    @property
+    def beating(self) -> bool:
+        """Whether a beat has begun and is not over."""
+        return self._beating != ""
+
+    def begin(self) -> tuple[str, Generation]:
+        """The next program and what its beat runs."""
+        names = self._programs.names
+        self._beating = names[self._turn % len(names)]
+        self._turn += 1
+        self._tokens = []
+        given = self._programs.sampling(self._beating)
+        sampling = Sampling(
+            given.temperature, given.top_p, given.top_k, repetition_penalty=given.repetition_penalty, seed=_SEED
+        )
+        return self._beating, Generation(self._prompt, sampling, _TOKENS, ignore_eos=True, keep=False)
+
+    def token(self, token_id: int) -> None:
+        """A token of the running beat."""
+        self._tokens.append(token_id)
+
+    def abandon(self, now_ns: int) -> None:
+        """The step failed for all: this says nothing of the program."""
+        self._beating = ""
+        self._due_ns = now_ns + self._interval_ns
+
+    def end(self, now_ns: int, *, failed: bool = False) -> None:
+        """The beat is over; a wrong output drops its program."""
+        name, self._beating = self._beating, ""
+        self.beats += 1
+        expected = self._expected.setdefault(name, self._tokens)
+        self._due_ns = now_ns + self._interval_ns if self.expects_all else 0
+        if failed or self._tokens != expected:
+            _log.error("program %s failed its heartbeat: a known input gave another output", name)
+            self.broken = self.broken or name == FULL
+            self._programs.drop(name)

@@ -1,0 +1,19 @@
+// The functions of one kernel set, put together.
+#pragma once
+
+#include "kernels.hpp"
+
+namespace ZL_ISA {
+
+static void gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue, float* out,
+                 size_t stride) {
+  if (m.kind == zl::Kind::kInt8) int8_gemm(m, a, rows, begin, end, next, epilogue, out, stride);
+  else grouped_gemm(m, a, rows, begin, end, next, epilogue, out, stride);
+}
+
+static const zl::KernelSet* kernel_set(const char* name) {
+  static const zl::KernelSet set{name, quantise, gemm, rope, store_kv, attend, argmax, exp_sum, pack_tile};
+  return &set;
+}
+
+}  // namespace ZL_ISA

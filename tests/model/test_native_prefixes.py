@@ -1,0 +1,123 @@
+"""Shared prefixes: nothing is computed twice, and not a bit of a result changes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference.engines import Engines
+from reference.schedule import alone, together
+from reference.tiny_model import LLAMA_64, SMOL
+from zerolayer.model import _native
+from zerolayer.model.engine import Generation, SampledToken
+from zerolayer.model.native_engine import NativeEngine
+from zerolayer.wire.schema import Sampling
+
+SAMPLING = Sampling(temperature=0.8, seed=11, top_logprobs=2)
+
+
+def prompt(tokens: int, seed: int = 1) -> list[int]:
+    generator = random.Random(seed)
+    return [generator.randrange(20, 290) for _ in range(tokens)]
+
+
+def generation(token_ids: list[int], tokens: int = 6, salt: bytes = b"") -> Generation:
+    return Generation(token_ids, SAMPLING, tokens, ignore_eos=True, salt=salt)
+
+
+@pytest.fixture
+def plain(engines: Engines) -> NativeEngine:
+    return engines.open(SMOL)
+
+
+@pytest.fixture
+def sharing(engines: Engines) -> NativeEngine:
+    return engines.open(SMOL, prefixes=3, prefix_tokens=64)
+
+
+def shared_tokens(engine: NativeEngine, token_ids: list[int], salt: bytes = b"") -> int:
+    engine.open(3, generation(token_ids, salt=salt))
+    shared = len(token_ids) - engine.prefill_left(3)
+    engine.close(3)
+    return shared
+
+
+def test_a_repeated_prompt_starts_behind_what_was_computed(sharing: NativeEngine) -> None:
+    alone(sharing, generation(prompt(50)))
+    assert shared_tokens(sharing, prompt(50)) == 48
+
+
+def test_a_repeated_prompt_has_the_same_bits(plain: NativeEngine, sharing: NativeEngine) -> None:
+    alone(sharing, generation(prompt(50)))
+    assert alone(sharing, generation(prompt(50))) == alone(plain, generation(prompt(50)))
+
+
+def test_a_prompt_that_goes_on_differently_has_the_same_bits(plain: NativeEngine, sharing: NativeEngine) -> None:
+    other = prompt(50)[:40] + prompt(20, seed=2)
+    alone(sharing, generation(prompt(50)))
+    assert shared_tokens(sharing, other) == 32
+    assert alone(sharing, generation(other)) == alone(plain, generation(other))
+
+
+def test_a_prefix_that_was_itself_shared_can_be_kept(plain: NativeEngine, sharing: NativeEngine) -> None:
+    longer = prompt(34) + prompt(26, seed=2)
+    alone(sharing, generation(prompt(34)))
+    alone(sharing, generation(longer))
+    assert shared_tokens(sharing, longer) == 48
+    assert alone(sharing, generation(longer)) == alone(plain, generation(longer))
+
+
+def test_several_slots_share_one_prefix_at_once(plain: NativeEngine, sharing: NativeEngine) -> None:
+    alone(sharing, generation(prompt(50)))
+    requests = {slot: generation(prompt(48) + prompt(5, seed=slot)) for slot in range(4)}
+    expected = {slot: alone(plain, request) for slot, request in requests.items()}
+    assert together(sharing, requests) == expected
+
+
+def test_another_salt_computes_for_itself(sharing: NativeEngine) -> None:
+    alone(sharing, generation(prompt(50), salt=b"a"))
+    assert shared_tokens(sharing, prompt(50), salt=b"b") == 0
+
+
+def test_a_constant_is_shared_with_every_salt(plain: NativeEngine, sharing: NativeEngine) -> None:
+    sharing.keep_constant(prompt(40))
+    request = generation(prompt(50), salt=b"a")
+    assert shared_tokens(sharing, prompt(50), salt=b"b") == 32
+    assert alone(sharing, request) == alone(plain, request)
+
+
+def test_a_prompt_that_was_cancelled_before_it_was_complete_is_not_kept(sharing: NativeEngine) -> None:
+    sharing.open(0, generation(prompt(50)))
+    sharing.close(0)
+    assert shared_tokens(sharing, prompt(50)) == 0
+
+
+@pytest.mark.parametrize("kernels", _native.kernel_sets())
+def test_every_kernel_set_reads_a_shared_prefix_alike(engines: Engines, kernels: str) -> None:
+    sharing = engines.open(LLAMA_64, kernels=kernels, prefixes=1, prefix_tokens=64, threads=2)
+    alone(sharing, generation(prompt(40)))
+    shared = alone(sharing, generation(prompt(40)))
+    assert shared == alone(engines.open(LLAMA_64, kernels="portable"), generation(prompt(40)))
+
+
+@pytest.fixture(scope="module")
+def pair(tiny_models) -> tuple[NativeEngine, NativeEngine]:
+    engines = Engines(tiny_models)
+    yield engines.open(SMOL), engines.open(SMOL, prefixes=2, prefix_tokens=48)
+    engines.shutdown()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 70), st.integers(0, 2), st.integers(1, 30)), max_size=6))
+def test_whatever_came_before_a_request_has_the_bits_of_a_solo_run(
+    pair: tuple[NativeEngine, NativeEngine], requests: list[tuple[int, int, int, int]]
+) -> None:
+    plain, sharing = pair
+    for start, length, rest, rest_length in requests:
+        token_ids = prompt(length, seed=start) + prompt(rest_length, seed=100 + rest)
+        request = generation(token_ids, tokens=2)
+        expected: list[SampledToken] = alone(plain, request)
+        assert alone(sharing, request) == expected
