@@ -20,7 +20,7 @@ class Http2Limits(msgspec.Struct, frozen=True):
     streams: int = 256
     # A header block, compressed and not: HPACK bomb (CVE-2016-6581, CVE-2016-1544).
     head_bytes: int = 65_536
-    # Fields in a block; more are answered 431 (CVE-2019-9516 sent endless ones without a name, which are malformed here).
+    # Fields in a block; more are answered 431. Fields without a name are malformed: CVE-2019-9516 sent endless ones.
     header_count: int = 100
     # CONTINUATION frames in a block: CVE-2024-27316 (httpd), CVE-2023-45288 (Go), CVE-2024-28182 (nghttp2).
     continuations: int = 16
