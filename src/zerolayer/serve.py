@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,20 +23,26 @@ from typing import TYPE_CHECKING
 import uvloop
 
 import zerolayer
-from zerolayer.contract import Contract, Effective, Program, is_loopback
+from zerolayer.contract import Contract, Effective, Program
 from zerolayer.errors import EngineFailed, InvalidRequest, Unavailable
+from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.connection import Router
+from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.defect import on_loop_exception
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.door import door, over_limit
-from zerolayer.front.gate import Gate, local_hosts
-from zerolayer.front.generate import Generator
+from zerolayer.front.exchange import Action
+from zerolayer.front.gate import Gate, hosts_of
+from zerolayer.front.generate import Answer, Generator
 from zerolayer.front.greeting import greeting
-from zerolayer.front.grpc import Calls
+from zerolayer.front.grpc import Calls, Method
 from zerolayer.front.grpc_health import GrpcHealth
+from zerolayer.front.grpc_inference import SERVICE, GrpcFraming, inference_methods
+from zerolayer.front.inference import Inference
 from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
 from zerolayer.front.routes import Routes
-from zerolayer.front.service import Health, Models, admin_table, service_table
+from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
+from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
 from zerolayer.front.site import ConnectionLimits, Peer, Site
 from zerolayer.front.tls import Tls, TlsFiles
 from zerolayer.guard.deadline import SlotTable
@@ -49,7 +55,8 @@ from zerolayer.model.warm_up import measure
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics
 from zerolayer.text.vocabulary import Vocabulary
-from zerolayer.wire.openai import BodyLimits
+from zerolayer.text.vocabulary_file import pack
+from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -91,16 +98,16 @@ class Server:
         self.steps = StepClock(loaded.engine, self._deliver, self._clock_ns, self.cost, self.programs, self.heartbeat)
         self.guard = self._build_guard()
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
-        hosts, admin_hosts = _hosts(contract)
+        hosts, admin_hosts = hosts_of(contract.listen)
         origins = frozenset(origin.encode("ascii") for origin in contract.listen.cors)
         self._site = self._build_site(limits, self.metrics, self.glue, origins)
         health = Health(self.guard)
-        self.grpc_health = GrpcHealth(lambda: self.guard.closed, frozenset())
-        self.calls = Calls(self.grpc_health.methods(), self._clock_ns, limits.body_bytes)
-        table = service_table(self._build_generator(), self._build_models(), health)
-        router = Routes(Gate(hosts, origins), table, self.calls)
+        self.grpc_health = GrpcHealth(lambda: self.guard.closed, frozenset({SERVICE}))
+        table, methods = self._build_tables(health)
+        self.calls = Calls({**methods, **self.grpc_health.methods()}, self._clock_ns, limits.body_bytes)
+        router = Routes(Gate(hosts, origins, BODY_MEDIA), table, self.calls)
         # No browser and no foreign name reaches a Unix socket, and gRPC gives its path as the host.
-        local = Routes(Gate(origins=origins), table, self.calls)
+        local = Routes(Gate(origins=origins, media=BODY_MEDIA), table, self.calls)
         admin = Routes(Gate(admin_hosts), admin_table(self._render_metrics, health))
         self.routers = (router, local, admin)
         self.connections = affordable_connections(contract.limits.connections, raise_descriptor_limit())
@@ -210,25 +217,30 @@ class Server:
     ) -> Site:
         return Site(limits, self._clock_ns, time.time, zerolayer.__version__, self._load_hint, metrics, glue, origins)
 
-    def _build_generator(self) -> Generator:
-        limits = self._contract.limits
+    def _build_tables(self, health: Health) -> tuple[dict[str, Mapping[str, Action]], dict[str, Method]]:
+        """What is answered over HTTP, and over gRPC."""
+        limits = body_limits(self._contract)
+        counter = TokenCounter(self.guard, limits, self._helper)
+        decoder = request_decoder(self._contract)
+
+        def inference(framing: Framing) -> Inference:
+            schema = self._build_generator(limits, SchemaAnswers(framing, self._loaded.vocabulary))
+            return Inference(schema, framing, decoder, counter, self.guard)
+
+        openai, models = self._build_generator(limits), self._build_models()
+        table = service_table(openai, inference(HttpFraming()), counter, models, health)
+        return table, inference_methods(inference(GrpcFraming()))
+
+    def _build_generator(self, limits: BodyLimits, answer: Answer | None = None) -> Generator:
         return Generator(
             guard=self.guard,
             dispatcher=self.dispatcher,
             site=self._site,
-            limits=BodyLimits(
-                body_bytes=limits.body_bytes,
-                json_messages=limits.json_messages,
-                max_tokens=limits.max_tokens,
-                temperature=limits.temperature,
-                stop=limits.stop,
-                n=limits.n,
-                top_logprobs=limits.top_logprobs,
-                outside=limits.outside,
-            ),
+            limits=limits,
             vocabulary=self._loaded.vocabulary,
             helper=self._helper,
             deadline_ms=self._contract.deadline.default_ms,
+            answer=answer,
         )
 
     def _build_models(self) -> Models:
@@ -240,7 +252,7 @@ class Server:
             "threads": info.threads,
             "slots": info.slots,
         }
-        return Models(self.guard, int(time.time()), served_by)
+        return Models(self.guard, int(time.time()), served_by, pack(self._loaded.vocabulary))
 
     def _listen(self, router: Router, local: Router, admin: Router) -> Iterator[Listener]:
         """The listeners of the service, of its Unix socket if there is one, and of the admin, which comes last."""
@@ -365,13 +377,6 @@ def _progress(line: str) -> None:
 
 def _named(program: Program) -> Named:
     return Named(program.name, program.temperature, program.top_p, program.top_k, program.repetition_penalty)
-
-
-def _hosts(contract: Contract) -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """The host names that the service and its admin listener answer to; empty = any."""
-    listen = contract.listen
-    guarded = is_loopback(listen.host) and not listen.insecure
-    return local_hosts(listen.host) if guarded else frozenset(), local_hosts(listen.admin_address[0])
 
 
 def _template_tokens(template: MessageEncoder) -> int:

@@ -106,18 +106,19 @@ class Guard:
 
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422, ``SlotsBusy`` 429.
         """
-        if self._closed is not None:
-            raise self._closed
-        if not self.names.known(request.model):
-            raise ModelNotFound(
-                f"the model does not exist here; this service serves {self.names.served!r}", param="model"
-            )
-        text_bytes, upper = self._bounds(request)
+        text_bytes, upper = self._admissible(request)
         claimed = self.slots.claim(self._predict_ns(upper, min(self._wanted(request), self.shape.slot_tokens)))
         if isinstance(claimed, Refusal):
             wait = claimed.retry_after_ms
             raise SlotsBusy(self._refusal.replace("{ms}", str(wait)), retry_after_ms=wait)
         return Reservation(claimed, text_bytes > LONG_TEXT_BYTES)
+
+    def check(self, request: Request) -> bool:
+        """Whether the text is long, so that it must be tokenised off the loop. For requests that take no slot.
+
+        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422.
+        """
+        return self._admissible(request)[0] > LONG_TEXT_BYTES
 
     def tokenise(self, request: Request) -> list[int]:
         """The prompt's token ids. Pure; any thread. Raises ``InvalidRequest`` for an id outside the vocabulary."""
@@ -149,6 +150,16 @@ class Guard:
     def release(self, reservation: Reservation) -> None:
         """Give a reservation back that the engine never saw."""
         self.slots.release(reservation.slot)
+
+    def _admissible(self, request: Request) -> tuple[int, int]:
+        """``_bounds``, if the request may be looked at at all."""
+        if self._closed is not None:
+            raise self._closed
+        if not self.names.known(request.model):
+            raise ModelNotFound(
+                f"the model does not exist here; this service serves {self.names.served!r}", param="model"
+            )
+        return self._bounds(request)
 
     def _bounds(self, request: Request) -> tuple[int, int]:
         """Bytes of text, and the upper bound of prompt tokens: no token stands for less than a byte."""
