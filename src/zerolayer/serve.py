@@ -36,8 +36,9 @@ from zerolayer.front.gate import Gate, hosts_of
 from zerolayer.front.generate import Answer, Generator
 from zerolayer.front.greeting import greeting
 from zerolayer.front.grpc import Calls, Method
-from zerolayer.front.grpc_health import GrpcHealth
+from zerolayer.front.grpc_health import HEALTH, GrpcHealth
 from zerolayer.front.grpc_inference import SERVICE, GrpcFraming, inference_methods
+from zerolayer.front.grpc_reflection import Reflection
 from zerolayer.front.inference import Inference
 from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
 from zerolayer.front.routes import Routes
@@ -104,7 +105,8 @@ class Server:
         health = Health(self.guard)
         self.grpc_health = GrpcHealth(lambda: self.guard.closed, frozenset({SERVICE}))
         table, methods = self._build_tables(health)
-        self.calls = Calls({**methods, **self.grpc_health.methods()}, self._clock_ns, limits.body_bytes)
+        methods |= self.grpc_health.methods() | Reflection((SERVICE, HEALTH)).methods()
+        self.calls = Calls(methods, self._clock_ns, limits.body_bytes)
         router = Routes(Gate(hosts, origins, BODY_MEDIA), table, self.calls)
         # No browser and no foreign name reaches a Unix socket, and gRPC gives its path as the host.
         local = Routes(Gate(origins=origins, media=BODY_MEDIA), table, self.calls)

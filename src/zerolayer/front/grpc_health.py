@@ -13,7 +13,7 @@ from typing import Final
 from zerolayer.errors import InvalidRequest, NotFound, Unavailable
 from zerolayer.front.grpc import GrpcCall, Method
 
-SERVICE: Final = "grpc.health.v1.Health"
+HEALTH: Final = b"grpc.health.v1.Health"
 _SERVING: Final = b"\x08\x01"  # field 1, an enum
 _NOT_SERVING: Final = b"\x08\x02"
 _SERVICE_UNKNOWN: Final = b"\x08\x03"
@@ -26,12 +26,13 @@ class GrpcHealth:
 
     def __init__(self, closed: Callable[[], Unavailable | None], services: frozenset[bytes]) -> None:
         self._closed = closed
-        self._services = services | {b"", SERVICE.encode()}
+        self._services = services | {b"", HEALTH}
         self._watchers: dict[GrpcCall, bytes] = {}  # and what each was told last
 
     def methods(self) -> dict[str, Method]:
         """Path -> method."""
-        return {f"/{SERVICE}/Check": Method(self._check), f"/{SERVICE}/Watch": Method(self._watch)}
+        service = HEALTH.decode("ascii")
+        return {f"/{service}/Check": Method(self._check), f"/{service}/Watch": Method(self._watch)}
 
     def refresh(self) -> None:
         """Tell the watchers if the state has changed; called at each sweep."""
