@@ -110,8 +110,9 @@ def _engine(
         )
     machine = Machine.read()
     prefix_tokens = min(context.system_tokens, context.slot_tokens) // BLOCK * BLOCK
+    embedding = gguf.tensors["token_embd.weight"].n_bytes
     needed = needed_bytes(
-        config, context.slots, context.slot_tokens, context.chunk_tokens, context.prefixes * prefix_tokens
+        config, embedding, context.slots, context.slot_tokens, context.chunk_tokens, context.prefixes * prefix_tokens
     )
     if needed > machine.memory:
         raise StartupError(
