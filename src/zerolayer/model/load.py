@@ -18,7 +18,7 @@ from zerolayer.model.hub import snapshot
 from zerolayer.model.machine import Machine
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.model_config import ModelConfig
-from zerolayer.model.native_engine import EXACT, NativeEngine, needed_bytes
+from zerolayer.model.native_engine import EXACT, ONE_MATRIX, NativeEngine, needed_bytes
 from zerolayer.model.prefix_cache import BLOCK
 from zerolayer.model.source import ModelSource, open_source
 from zerolayer.model.weights import Weights
@@ -151,13 +151,22 @@ def _engine(
 
 def _exact(wanted: str, weights: Weights) -> bool:
     """Whether weights stay in the file's groups: more accurate and fewer bytes; AMX prefills faster with int8."""
-    other = {info.type for name, info in weights.tensors.items() if len(info.shape) == 2 and info.type not in EXACT}
-    if wanted == "exact" and other:
-        raise StartupError(
-            f"--weights exact keeps {', '.join(sorted(EXACT))} as they are; this file has "
-            f"{', '.join(sorted(other))} too. Use --weights int8."
-        )
-    return wanted == "exact" or (wanted == "auto" and not other and _native.kernel_sets()[0] != "amx")
+    why_not = _why_not_exact(weights)
+    if wanted == "exact" and why_not:
+        raise StartupError(f"--weights exact cannot keep this file's weights: {why_not}. Use --weights int8.")
+    return wanted == "exact" or (wanted == "auto" and not why_not and _native.kernel_sets()[0] != "amx")
+
+
+def _why_not_exact(weights: Weights) -> str:
+    types = {name: info.type for name, info in weights.tensors.items() if len(info.shape) == 2}
+    other = {kind for kind in types.values() if kind not in EXACT}
+    if other:
+        return f"{', '.join(sorted(EXACT))} are kept as they are, and it has {', '.join(sorted(other))} too"
+    for name, kind in types.items():
+        for first, joined in ONE_MATRIX.items():
+            if name.endswith(first) and any(types[name.replace(first, part)] != kind for part in joined):
+                return f"{name} and the tensors that are computed with it differ in type"
+    return ""
 
 
 class _ProgressBar:

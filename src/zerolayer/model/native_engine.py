@@ -24,6 +24,8 @@ Progress = Callable[[str, int, int], None]  # (what, done, of)
 _FINISH = {0: None, 1: FinishReason.STOP, 2: FinishReason.LENGTH}  # by native/engine.hpp's Finish
 # Types whose groups the kernels take as they are (native/pack_groups.cpp).
 EXACT = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
+# Tensors that the kernels compute as one matrix, which has one type if it is kept exactly.
+ONE_MATRIX = {"attn_q.weight": ("attn_k.weight", "attn_v.weight"), "ffn_gate.weight": ("ffn_up.weight",)}
 _SEED_MASK = (1 << 64) - 1
 
 
