@@ -145,6 +145,7 @@ class Engine(Struct, frozen=True):
     kind: Annotated[str, Meta(pattern=r"native|mock:step_us=[0-9]{1,8}")] = "native"
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0
     weights: Literal["auto", "exact", "int8"] = "auto"
+    penalty: Literal["exact", "bloom"] = "exact"  # how a slot knows the tokens that repetition_penalty is for
 
     @property
     def mock_step_us(self) -> int | None:

@@ -130,6 +130,7 @@ def _engine(
         prefixes=context.prefixes,
         prefix_tokens=prefix_tokens,
         exact=_exact(contract.engine.weights, gguf),
+        bloom=contract.engine.penalty == "bloom",
         stop_ids=sorted(vocabulary.eos_ids),
         notes=(why,),
         progress=bar.show,

@@ -52,6 +52,7 @@ class NativeEngine:
         prefixes: int = 0,
         prefix_tokens: int = 0,
         exact: bool = False,
+        bloom: bool = False,
         stop_ids: Sequence[int] = (),
         notes: Sequence[str] = (),
         progress: Progress | None = None,
@@ -59,6 +60,7 @@ class NativeEngine:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
 
         ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
+        ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept. ``stop_ids`` end a
         generation unless it asks to ignore them. Raises ``StartupError`` when memory or the kernel set is missing.
         """
@@ -66,7 +68,7 @@ class NativeEngine:
         service = 1  # a slot of our own: constants, logits
         sizes = (slots + service, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
         try:
-            native = _create(config, sizes, exact, name)
+            native = _create(config, sizes, exact, bloom, name)
             _load_weights(native, gguf, config, progress or _silent)
         except ValueError as error:
             raise StartupError(
@@ -197,7 +199,7 @@ def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | Non
 
 
 def _create(
-    config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, kernels: str
+    config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, bloom: bool, kernels: str
 ) -> _native.Engine:
     slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens = sizes
     return _native.Engine.create(
@@ -217,6 +219,7 @@ def _create(
         prefixes=prefixes,
         prefix_tokens=prefix_tokens,
         exact=exact,
+        bloom=bloom,
         kernels=kernels,
     )
 
