@@ -58,7 +58,8 @@ class Context(Struct, frozen=True):
     max_messages: Annotated[int, Meta(ge=1, le=1024)] = 16
     system_tokens: Annotated[int, Meta(ge=16, le=1 << 20, multiple_of=16)] = 512  # what a shared prefix can hold
     prefixes: Annotated[int, Meta(ge=1, le=4096)] = 16  # shared prefixes: constants and kept prompts
-    overflow: Literal["refuse", "truncate"] = "refuse"
+    overflow: Literal["refuse", "truncate"] = "refuse"  # of a conversation that is too long
+    drop_duplicate_turns: bool = False  # a user message that repeats the one before it
 
 
 class Limits(Struct, frozen=True):
@@ -185,7 +186,6 @@ BUNDLED: Mapping[str, tuple[str, str, str]] = {
 NOT_YET = frozenset(
     {
         "context.max_messages",
-        "context.overflow",
         "deadline.default_ms",
         "deadline.first_token_ms",
         "deadline.grace_ms",

@@ -172,6 +172,8 @@ class Server:
                 template_tokens=_template_tokens(loaded.template),
                 bos_id=vocabulary.bos_id,
                 add_bos=vocabulary.add_bos,
+                truncate=contract.context.overflow == "truncate",
+                drop_duplicates=contract.context.drop_duplicate_turns,
             ),
             slots=self.slots,
             encoder=loaded.encoder,

@@ -46,8 +46,8 @@ class Exchange:
     """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end."""
 
     __slots__ = (
-        "_connection", "_left", "_site", "action", "allow", "body", "head", "on_gone", "request_id", "stages",
-        "streaming",
+        "_connection", "_left", "_site", "action", "allow", "body", "head", "more_headers", "on_gone", "request_id",
+        "stages", "streaming",
     )  # fmt: skip
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
@@ -61,6 +61,7 @@ class Exchange:
         self.allow = b""
         self.on_gone: Callable[[], None] | None = None
         self.streaming = False
+        self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
         self._left = False
         site.glue.enter(first_byte_ns)
 
@@ -74,7 +75,7 @@ class Exchange:
             return
         keep_alive = keep_alive and self._keep_alive
         head_only = self.head.method == "HEAD"
-        common = self._site.headers(self.request_id, self.head.get(b"origin"))
+        common = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.more_headers)
         data = response(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
         self._last_write(data)
         self._connection.replied(keep_alive=keep_alive)
@@ -145,7 +146,7 @@ class Exchange:
         if self.streaming:
             return framed
         self.streaming = True
-        headers = (*self._site.headers(self.request_id, self.head.get(b"origin")), *_EVENT_STREAM)
+        headers = (*self._site.headers(self.request_id, self.head.get(b"origin")), *_EVENT_STREAM, *self.more_headers)
         return stream_head(headers, keep_alive=self._keep_alive, chunked=self._chunked) + framed
 
     def _last_write(self, data: bytes) -> None:

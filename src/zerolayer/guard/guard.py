@@ -14,6 +14,7 @@ import msgspec
 
 from zerolayer.errors import ContextTooLong, Infeasible, InvalidRequest, ModelNotFound, SlotsBusy, Unavailable
 from zerolayer.guard.deadline import Refusal, SlotTable
+from zerolayer.guard.overflow import newest_turns, without_repeats
 from zerolayer.model.engine import Generation
 from zerolayer.wire.schema import Message, Request, Route
 
@@ -60,6 +61,8 @@ class Shape(msgspec.Struct, frozen=True):
     template_tokens: int  # upper bound of what the chat template adds around one message
     bos_id: int | None = None
     add_bos: bool = False  # a bare text prompt begins with bos_id
+    truncate: bool = False  # a conversation that is too long loses its oldest turns
+    drop_duplicates: bool = False  # and user messages that repeat the one before them
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -67,6 +70,14 @@ class Reservation(msgspec.Struct, frozen=True):
 
     slot: int
     long: bool  # tokenise off the loop
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """What a request's text became, and how many of its messages are not in it."""
+
+    ids: Sequence[int]
+    truncated: int = 0
+    duplicates: int = 0
 
 
 class Guard:
@@ -119,10 +130,26 @@ class Guard:
             raise SlotsBusy(self._refusal.replace("{ms}", str(wait)), retry_after_ms=wait)
         return Reservation(claimed, text_bytes > LONG_TEXT_BYTES)
 
-    def tokenise(self, request: Request) -> list[int]:
+    def tokenise(self, request: Request) -> Prompt:
         """The prompt's token ids. Pure; any thread. Raises ``InvalidRequest`` for an id outside the vocabulary."""
-        if request.route is Route.CHAT:
-            return self._template.encode(request.messages)
+        return self._converse(request) if request.route is Route.CHAT else Prompt(self._encode_bare(request))
+
+    def _converse(self, request: Request) -> Prompt:
+        shape, messages = self.shape, request.messages
+        if shape.drop_duplicates:
+            messages = tuple(without_repeats(messages))
+        duplicates = len(request.messages) - len(messages)
+        ids = self._template.encode(messages)
+        if shape.truncate and not self._fits(request, len(ids)):
+            # An answer of the default length is only wished for: at most half of the slot is kept free for it.
+            answer = shape.slot_tokens // 2 if request.max_tokens is None else shape.slot_tokens
+            answer = min(self._wanted(request), answer)
+            cut = newest_turns(messages, self._template.encode, shape.slot_tokens - answer)
+            if cut is not None:
+                return Prompt(cut.ids, cut.dropped, duplicates)
+        return Prompt(ids, duplicates=duplicates)
+
+    def _encode_bare(self, request: Request) -> list[int]:
         shape = self.shape
         if not isinstance(request.prompt, str):
             ids = list(request.prompt)
@@ -163,7 +190,7 @@ class Guard:
             if upper > shape.slot_tokens:
                 raise _too_long(request, upper, self._wanted(request), shape.slot_tokens)
         lower = text_bytes // shape.longest_piece_bytes
-        if lower > shape.slot_tokens:
+        if lower > shape.slot_tokens and not (shape.truncate and request.route is Route.CHAT):
             raise Infeasible(
                 f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
                 param=_prompt_param(request),
@@ -174,11 +201,13 @@ class Guard:
         """The ``max_tokens`` that is applied: a default that does not fit is cut, a chosen one is refused."""
         if prompt_tokens == 0:
             raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
-        room = self.shape.slot_tokens - prompt_tokens
         wanted = self._wanted(request)
-        if room < 1 or (request.max_tokens is not None and wanted > room):
+        if not self._fits(request, prompt_tokens):
             raise _too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
-        return min(wanted, room)
+        return min(wanted, self.shape.slot_tokens - prompt_tokens)
+
+    def _fits(self, request: Request, prompt_tokens: int) -> bool:
+        return prompt_tokens + (request.max_tokens or 1) <= self.shape.slot_tokens
 
     def _wanted(self, request: Request) -> int:
         return self.shape.default_max_tokens if request.max_tokens is None else request.max_tokens
