@@ -60,6 +60,7 @@ class Context(Struct, frozen=True):
     prefixes: Annotated[int, Meta(ge=1, le=4096)] = 16  # shared prefixes: constants and kept prompts
     overflow: Literal["refuse", "truncate"] = "refuse"  # of a conversation that is too long
     drop_duplicate_turns: bool = False  # a user message that repeats the one before it
+    warm_start: bool = False  # remember the kept prefixes' token ids on disk, and compute them at the next start
 
 
 class Limits(Struct, frozen=True):

@@ -144,6 +144,7 @@ class Server:
         for connection in self._connections | self._admin_connections:
             connection.cut()
         self.steps.stop()
+        self._loaded.remember()
         self._helper.shutdown(cancel_futures=True)
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way

@@ -90,6 +90,7 @@ class Loaded:
     vocabulary: Vocabulary = field(default_factory=lambda: byte_vocabulary())
     name: str = "echo"
     shows: type[LastMessage] = LastMessage
+    remember: Callable[[], None] = lambda: None
 
     @property
     def template(self) -> LastMessage:

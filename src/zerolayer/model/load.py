@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import takewhile
+from pathlib import Path
 
 import msgspec
 
 from zerolayer.contract import Contract, model_path
 from zerolayer.errors import StartupError
-from zerolayer.model import _native
+from zerolayer.model import _native, warm_start
 from zerolayer.model.engine import Engine
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.machine import Machine
@@ -30,6 +33,10 @@ _EVERY_S = 0.1
 _BAR = 30
 
 
+def _nothing() -> None:
+    pass
+
+
 class LoadedModel(msgspec.Struct, frozen=True):
     """Everything that a server needs of a model."""
 
@@ -39,6 +46,7 @@ class LoadedModel(msgspec.Struct, frozen=True):
     template: ChatTemplate | NoChatTemplate
     name: str
     config: ModelConfig
+    remember: Callable[[], None] = _nothing  # called when the last step has run
 
 
 def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedModel:
@@ -55,10 +63,22 @@ def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedMod
             encoder = build_encoder(vocabulary)
             template = _template(config, vocabulary, encoder)
             engine = loading.result()
+        remember = _nothing
         if isinstance(engine, NativeEngine):
             for token_ids in _constants(contract, template):
                 engine.keep_constant(token_ids)
-        return LoadedModel(engine, vocabulary, encoder, template, contract.model.name, config)
+            if contract.context.warm_start:
+                place = warm_start.place(os.environ, contract.model.name, vocabulary.pieces)
+                prefixes = warm_start.read(place, vocabulary.size)
+                for done, prefix in enumerate(prefixes):
+                    bar.show("kept prompts", done, len(prefixes))
+                    engine.keep_prefix(prefix)
+                remember = partial(_remember, engine, place)
+        return LoadedModel(engine, vocabulary, encoder, template, contract.model.name, config, remember)
+
+
+def _remember(engine: NativeEngine, place: Path) -> None:
+    warm_start.write(place, engine.kept_prefixes())
 
 
 def _constants(contract: Contract, template: ChatTemplate | NoChatTemplate) -> list[list[int]]:

@@ -14,7 +14,7 @@ from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
-from zerolayer.model.prefix_cache import BLOCK, Hit, PrefixCache
+from zerolayer.model.prefix_cache import BLOCK, Hit, Kept, PrefixCache
 from zerolayer.model.tensor_type import TensorType
 from zerolayer.wire.schema import Alternative, FinishReason, Sampling, TokenLogprob
 
@@ -152,13 +152,28 @@ class NativeEngine:
         if len(token_ids) < BLOCK:
             return
         self.open(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True))
-        while left := self.prefill_left(slot):
-            self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
+        self._prefill(slot)
         self._keep(slot, token_ids, b"", constant=True)
         self.close(slot)
 
+    def keep_prefix(self, prefix: Kept) -> None:
+        """Compute a prefix that an earlier run kept, while there are free entries. Before the start."""
+        slot = self._info.slots
+        if self._prefixes.free and BLOCK <= len(prefix.token_ids) < self._info.slot_tokens:
+            self.open(slot, Generation(prefix.token_ids, Sampling(temperature=0.0), 1, salt=prefix.salt))
+            self._prefill(slot)
+            self.close(slot)
+
+    def kept_prefixes(self) -> list[Kept]:
+        """What ``keep_prefix`` of a later run is for, best first. When no step runs."""
+        return self._prefixes.kept()
+
     def shutdown(self) -> None:
         self._engine = None  # its threads end and its memory goes with it
+
+    def _prefill(self, slot: int) -> None:
+        while left := self.prefill_left(slot):
+            self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
 
     def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False) -> None:
         kept = self._prefixes.admit(prompt, salt, constant=constant)
