@@ -42,7 +42,7 @@ from zerolayer.model.program import Named, Programs
 from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.model.warm_up import measure
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import Gauges, Metrics
+from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.http1_reply import response
 from zerolayer.wire.openai import BodyLimits
@@ -272,6 +272,7 @@ class Server:
                 free_slots=self.slots.free,
                 connections=len(self._connections),
                 glue_share=self.glue.share(self._clock_ns()),
+                programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
             )
         )
 
