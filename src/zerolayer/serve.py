@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -24,15 +24,20 @@ import uvloop
 import zerolayer
 from zerolayer.contract import Contract, Effective, Program, is_loopback
 from zerolayer.errors import EngineFailed, InvalidRequest, Unavailable
+from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.connection import Connection, Router
+from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.defect import on_loop_exception
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.exchange import Action
 from zerolayer.front.gate import Gate, local_hosts
-from zerolayer.front.generate import Generator
+from zerolayer.front.generate import Answer, Generator
 from zerolayer.front.greeting import greeting
+from zerolayer.front.inference import Inference
 from zerolayer.front.listener import Listener, affordable_connections, bind, raise_descriptor_limit
 from zerolayer.front.routes import Routes
-from zerolayer.front.service import Health, Models, admin_table, service_table
+from zerolayer.front.schema_form import HttpFraming, SchemaAnswers
+from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
 from zerolayer.front.site import ConnectionLimits, Site
 from zerolayer.guard.deadline import SlotTable
 from zerolayer.guard.guard import Guard, MessageEncoder, Names, Shape
@@ -44,8 +49,9 @@ from zerolayer.model.warm_up import measure
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
 from zerolayer.text.vocabulary import Vocabulary
+from zerolayer.text.vocabulary_file import pack
+from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.http1_reply import response
-from zerolayer.wire.openai import BodyLimits
 from zerolayer.wire.openai_reply import error_body
 from zerolayer.wire.schema import Message
 
@@ -96,7 +102,7 @@ class Server:
         origins = frozenset(origin.encode("ascii") for origin in contract.listen.cors)
         self._site = self._build_site(limits, self.metrics, self.glue, origins)
         health = Health(self.guard)
-        router = Routes(Gate(hosts, origins), service_table(self._build_generator(), self._build_models(), health))
+        router = Routes(Gate(hosts, origins, BODY_MEDIA), self._build_table(health))
         admin = Routes(Gate(admin_hosts), admin_table(self._render_metrics, health))
         self._listener, self._admin = self._listen(router, admin, limits)
 
@@ -191,25 +197,23 @@ class Server:
     ) -> Site:
         return Site(limits, self._clock_ns, time.time, zerolayer.__version__, self._load_hint, metrics, glue, origins)
 
-    def _build_generator(self) -> Generator:
-        limits = self._contract.limits
+    def _build_table(self, health: Health) -> dict[str, Mapping[str, Action]]:
+        limits, framing = body_limits(self._contract), HttpFraming()
+        counter = TokenCounter(self.guard, limits, self._helper)
+        schema = self._build_generator(limits, SchemaAnswers(framing, self._loaded.vocabulary))
+        inference = Inference(schema, framing, request_decoder(self._contract), counter, self.guard)
+        return service_table(self._build_generator(limits), inference, counter, self._build_models(), health)
+
+    def _build_generator(self, limits: BodyLimits, answer: Answer | None = None) -> Generator:
         return Generator(
             guard=self.guard,
             dispatcher=self.dispatcher,
             site=self._site,
-            limits=BodyLimits(
-                body_bytes=limits.body_bytes,
-                json_messages=limits.json_messages,
-                max_tokens=limits.max_tokens,
-                temperature=limits.temperature,
-                stop=limits.stop,
-                n=limits.n,
-                top_logprobs=limits.top_logprobs,
-                outside=limits.outside,
-            ),
+            limits=limits,
             vocabulary=self._loaded.vocabulary,
             helper=self._helper,
             deadline_ms=self._contract.deadline.default_ms,
+            answer=answer,
         )
 
     def _build_models(self) -> Models:
@@ -221,7 +225,7 @@ class Server:
             "threads": info.threads,
             "slots": info.slots,
         }
-        return Models(self.guard, int(time.time()), served_by)
+        return Models(self.guard, int(time.time()), served_by, pack(self._loaded.vocabulary))
 
     def _listen(self, router: Router, admin: Router, limits: ConnectionLimits) -> tuple[Listener, Listener]:
         listen = self._contract.listen

@@ -51,7 +51,7 @@ def _prompt(prompt: object, **members: object) -> Request:
 
 def _admit(guard: Guard, request: Request):
     reservation = guard.reserve(request)
-    return guard.confirm(reservation, request, guard.tokenise(request).ids)
+    return guard.confirm(reservation, request, guard.prompt(request).ids)
 
 
 @pytest.mark.parametrize("name", ["m", "alias"])
@@ -138,9 +138,9 @@ def test_a_token_id_outside_the_vocabulary_is_refused(token_id):
 
 
 def test_a_bare_prompt_begins_with_the_first_token_where_the_model_wants_it():
-    assert _guard(bos_id=7, add_bos=True)[0].tokenise(_prompt("a")).ids == [7, 97]
-    assert _guard(bos_id=7)[0].tokenise(_prompt("a")).ids == [97]
-    assert _guard(bos_id=7)[0].tokenise(_prompt("")).ids == [7]
+    assert _guard(bos_id=7, add_bos=True)[0].tokenise(_prompt("a")) == [7, 97]
+    assert _guard(bos_id=7)[0].tokenise(_prompt("a")) == [97]
+    assert _guard(bos_id=7)[0].tokenise(_prompt("")) == [7]
 
 
 def test_an_empty_prompt_without_a_first_token_is_refused_and_gives_its_slot_back():

@@ -21,15 +21,18 @@ from zerolayer.guard.guard import Guard, Prompt, Reservation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
-from zerolayer.wire.openai import BodyLimits, decode_chat, decode_completion
+from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.openai_stream import StreamWriter
 from zerolayer.wire.schema import Request
 
 Decode = Callable[[bytes, BodyLimits], Request]
+Answer = Callable[[Exchange, Request], tuple[Transcript, Form]]
+"""Who collects a request's tokens, and in which form they leave."""
 
 
 class Generator:
-    """The two routes that use the model. All methods run on the loop."""
+    """The routes that use the model. All methods run on the loop. ``answer`` takes the place of OpenAI's forms."""
 
     def __init__(
         self,
@@ -41,7 +44,9 @@ class Generator:
         vocabulary: Vocabulary,
         helper: Executor,
         deadline_ms: int,
+        answer: Answer | None = None,
     ) -> None:
+        self._answer = answer or self._openai
         self._guard = guard
         self._dispatcher = dispatcher
         self._site = site
@@ -53,13 +58,14 @@ class Generator:
 
     def chat(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/chat/completions``."""
-        self._generate(exchange, decode_chat)
+        self.generate(exchange, decode_chat)
 
     def completion(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/completions``."""
-        self._generate(exchange, decode_completion)
+        self.generate(exchange, decode_completion)
 
-    def _generate(self, exchange: Exchange, decode: Decode) -> None:
+    def generate(self, exchange: Exchange, decode: Decode) -> None:
+        """From a complete body to a running request, or to an error reply."""
         try:
             request = decode(exchange.body, self._limits)
             exchange.mark(Stage.PARSE)
@@ -71,10 +77,10 @@ class Generator:
         if reservation.long:
             self._tokenise_aside(exchange, request, reservation)
         else:
-            self._tokenise(exchange, request, reservation, partial(self._guard.tokenise, request))
+            self._tokenise(exchange, request, reservation, partial(self._guard.prompt, request))
 
     def _tokenise_aside(self, exchange: Exchange, request: Request, reservation: Reservation) -> None:
-        future = self._helper.submit(self._guard.tokenise, request)
+        future = self._helper.submit(self._guard.prompt, request)
         exchange.on_gone = partial(self._give_up, future, reservation)
         arrived = partial(self._tokenised, exchange, request, reservation)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))
@@ -112,11 +118,11 @@ class Generator:
 
     def _start(self, exchange: Exchange, request: Request, reservation: Reservation, prompt: Prompt) -> None:
         generation = self._guard.confirm(reservation, request, prompt.ids)
-        transcript = Transcript(Decoder(self._vocabulary), request.stop)
+        transcript, form = self._answer(exchange, request)
         reply = Reply(
             exchange,
             transcript,
-            self._form(exchange, request, transcript),
+            form,
             self._site.metrics,
             prompt_tokens=len(prompt.ids),
             max_tokens=generation.max_tokens,
@@ -133,6 +139,10 @@ class Generator:
     def _abandon(self, slot: int, reply: Reply) -> None:
         self._dispatcher.cancel(slot)
         reply.abandon()
+
+    def _openai(self, exchange: Exchange, request: Request) -> tuple[Transcript, Form]:
+        transcript = Transcript(Decoder(self._vocabulary), request.stop)
+        return transcript, self._form(exchange, request, transcript)
 
     def _form(self, exchange: Exchange, request: Request, transcript: Transcript) -> Form:
         echo = self._prompt_text(request) if request.echo else ""

@@ -117,39 +117,27 @@ class Guard:
 
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422, ``SlotsBusy`` 429.
         """
-        if self._closed is not None:
-            raise self._closed
-        if not self.names.known(request.model):
-            raise ModelNotFound(
-                f"the model does not exist here; this service serves {self.names.served!r}", param="model"
-            )
-        text_bytes, upper = self._bounds(request)
+        text_bytes, upper = self._admissible(request)
         claimed = self.slots.claim(self._predict_ns(upper, min(self._wanted(request), self.shape.slot_tokens)))
         if isinstance(claimed, Refusal):
             wait = claimed.retry_after_ms
             raise SlotsBusy(self._refusal.replace("{ms}", str(wait)), retry_after_ms=wait)
         return Reservation(claimed, text_bytes > LONG_TEXT_BYTES)
 
-    def tokenise(self, request: Request) -> Prompt:
-        """The prompt's token ids. Pure; any thread. Raises ``InvalidRequest`` for an id outside the vocabulary."""
-        return self._converse(request) if request.route is Route.CHAT else Prompt(self._encode_bare(request))
+    def check(self, request: Request) -> bool:
+        """Whether the text is long, so that it must be tokenised off the loop. For requests that take no slot.
 
-    def _converse(self, request: Request) -> Prompt:
-        shape, messages = self.shape, request.messages
-        if shape.drop_duplicates:
-            messages = tuple(without_repeats(messages))
-        duplicates = len(request.messages) - len(messages)
-        ids = self._template.encode(messages)
-        if shape.truncate and not self._fits(request, len(ids)):
-            # An answer of the default length is only wished for: at most half of the slot is kept free for it.
-            answer = shape.slot_tokens // 2 if request.max_tokens is None else shape.slot_tokens
-            answer = min(self._wanted(request), answer)
-            cut = newest_turns(messages, self._template.encode, shape.slot_tokens - answer)
-            if cut is not None:
-                return Prompt(cut.ids, cut.dropped, duplicates)
-        return Prompt(ids, duplicates=duplicates)
+        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422.
+        """
+        return self._admissible(request)[0] > LONG_TEXT_BYTES
 
-    def _encode_bare(self, request: Request) -> list[int]:
+    def tokenise(self, request: Request) -> list[int]:
+        """The prompt's token ids, however many. Pure; any thread.
+
+        Raises ``InvalidRequest`` for an id outside the vocabulary and for an order of roles that the model refuses.
+        """
+        if request.route is Route.CHAT:
+            return self._template.encode(self._messages(request))
         shape = self.shape
         if not isinstance(request.prompt, str):
             ids = list(request.prompt)
@@ -162,6 +150,19 @@ class Guard:
         if shape.bos_id is not None and (shape.add_bos or not ids):
             ids.insert(0, shape.bos_id)
         return ids
+
+    def prompt(self, request: Request) -> Prompt:
+        """What the model is to read: ``tokenise``, and the oldest turns left out where the contract allows it."""
+        shape, messages, ids = self.shape, self._messages(request), self.tokenise(request)
+        duplicates = len(request.messages) - len(messages)
+        if shape.truncate and messages and not self._fits(request, len(ids)):
+            # An answer of the default length is only wished for: at most half of the slot is kept free for it.
+            most = shape.slot_tokens // 2 if request.max_tokens is None else shape.slot_tokens
+            answer = min(self._wanted(request), most)
+            cut = newest_turns(messages, self._template.encode, shape.slot_tokens - answer)
+            if cut is not None:
+                return Prompt(cut.ids, cut.dropped, duplicates)
+        return Prompt(ids, duplicates=duplicates)
 
     def confirm(self, reservation: Reservation, request: Request, ids: Sequence[int]) -> Generation:
         """Tighten the reservation to the true length, or release it and raise the request's own 4xx."""
@@ -176,6 +177,16 @@ class Guard:
     def release(self, reservation: Reservation) -> None:
         """Give a reservation back that the engine never saw."""
         self.slots.release(reservation.slot)
+
+    def _admissible(self, request: Request) -> tuple[int, int]:
+        """``_bounds``, if the request may be looked at at all."""
+        if self._closed is not None:
+            raise self._closed
+        if not self.names.known(request.model):
+            raise ModelNotFound(
+                f"the model does not exist here; this service serves {self.names.served!r}", param="model"
+            )
+        return self._bounds(request)
 
     def _bounds(self, request: Request) -> tuple[int, int]:
         """Bytes of text, and the upper bound of prompt tokens: no token stands for less than a byte."""
@@ -208,6 +219,9 @@ class Guard:
 
     def _fits(self, request: Request, prompt_tokens: int) -> bool:
         return prompt_tokens + (request.max_tokens or 1) <= self.shape.slot_tokens
+
+    def _messages(self, request: Request) -> Sequence[Message]:
+        return without_repeats(request.messages) if self.shape.drop_duplicates else request.messages
 
     def _wanted(self, request: Request) -> int:
         return self.shape.default_max_tokens if request.max_tokens is None else request.max_tokens

@@ -58,7 +58,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
     a.weights = arena_.take<float>(a.prob_stride);
     a.prob_hi = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.prob_lo = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
-    a.sums = arena_.take<int32_t>(2 * shape.head_dim);
+    a.sums = arena_.take<int32_t>(size_t(group) * 2 * shape.head_dim);
     threads_.push_back({a, Sampler(kernels, shape.vocabulary, most_seen)});
   }
   rows_.reserve(rows);

@@ -73,7 +73,7 @@ struct AttentionScratch {
   float* weights;    // [tokens + 64]
   uint8_t* prob_hi;  // [group, tokens + 64]
   uint8_t* prob_lo;
-  int32_t* sums;     // [group, 2, head_dim]
+  int32_t* sums;     // [group, 2, head_dim]: high part, low part
   int score_stride, prob_stride;
 };
 
