@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Flags of `serve` and `contract`: (name, placeholder, help). Defaults are the contract's, so none is repeated here.
 _FLAGS = (
-    ("model", "PATH", "GGUF file, or the name of a bundled model (smollm2)"),
+    ("model", "PATH", "GGUF file, model folder, bundled model (smollm2) or hub name (org/name)"),
     ("host", "ADDRESS", "address to listen on; other than loopback needs --insecure"),
     ("port", "PORT", "port of the API"),
     ("admin", "HOST:PORT", "address of /metrics, loopback only"),

@@ -46,9 +46,10 @@ class Engine {
  public:
   Engine(const Shape& shape, const Limits& limits, const KernelSet* kernels);
 
-  // `rotated_heads` > 0: rows of each head are in GGUF's interleaved rotary order and are brought to the halves order.
+  // `interleaved`: rows of each head are in GGUF's interleaved rotary order and are brought to the halves order.
   void load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor& v, bool interleaved);
   void load_qkv_bias(int layer, const float* q, const float* k, const float* v);
+  void load_head_norms(int layer, const float* query, const float* key);  // [head_dim] each: RMS norm of every head before rope (Qwen3)
   void load_output(int layer, const Tensor& o);
   void load_gate_up(int layer, const Tensor& gate, const Tensor& up);
   void load_down(int layer, const Tensor& down);
@@ -82,6 +83,7 @@ class Engine {
   struct Layer {
     Matrix qkv, output, gate_up, down;
     float *attention_norm, *mlp_norm;
+    float *query_norm, *key_norm;  // null: heads are not normed
     KvHead slots, prefixes;  // of slot or prefix 0, head 0
   };
   struct Slot {
@@ -113,6 +115,7 @@ class Engine {
   void run_rows();
   void forward(int thread);
   void attention(const Layer& layer, int thread);
+  void norm_heads(const Layer& layer, float* queries, float* key);
   void feed_forward(const Layer& layer, const Matrix& next, int thread);
   void quantise_rows(const float* x, size_t stride, int k, const float* norm, int thread);
   void multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread);

@@ -111,6 +111,15 @@ NB_MODULE(_native, m) {
       .def("__init__", [](TensorArgument* self, int type, Bytes data, int rows, int columns) { new (self) TensorArgument{type, data, rows, columns}; },
            "type"_a, "data"_a, "rows"_a, "columns"_a);
 
+  m.def("dequantise", [](const TensorArgument& tensor, Logits out) {
+    const zl::Tensor t = checked(tensor);
+    if (int(out.shape(0)) != t.rows || int(out.shape(1)) != t.columns) throw std::invalid_argument("out has the wrong shape");
+    const size_t bytes = zl::row_bytes(t.type, size_t(t.columns));
+    float* to = out.data();
+    nb::gil_scoped_release release;
+    for (int row = 0; row < t.rows; row++) zl::dequantise_row(t.type, t.data + bytes * row, size_t(t.columns), to + size_t(row) * t.columns);
+  }, "tensor"_a, "out"_a, "Writes the tensor's floats, as the engine reads them.");
+
   nb::class_<zl::Engine>(m, "Engine")
       .def("__init__", [](zl::Engine* self, nb::kwargs) { (void)self; throw std::invalid_argument("use Engine.create"); })
       .def_static("create", &make_engine, "layers"_a, "hidden"_a, "heads"_a, "kv_heads"_a, "head_dim"_a, "intermediate"_a, "vocabulary"_a,
@@ -125,6 +134,9 @@ NB_MODULE(_native, m) {
       .def("load_qkv_bias", [](zl::Engine& e, int layer, Floats q, Floats k, Floats v) {
         e.load_qkv_bias(layer, checked(q, e.shape().query_width()), checked(k, e.shape().kv_width()), checked(v, e.shape().kv_width()));
       }, "layer"_a, "q"_a, "k"_a, "v"_a)
+      .def("load_head_norms", [](zl::Engine& e, int layer, Floats query, Floats key) {
+        e.load_head_norms(layer, checked(query, e.shape().head_dim), checked(key, e.shape().head_dim));
+      }, "layer"_a, "query"_a, "key"_a)
       .def("load_output", [](zl::Engine& e, int layer, const TensorArgument& o) {
         const zl::Tensor t = checked(o);
         nb::gil_scoped_release release;
