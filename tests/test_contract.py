@@ -332,7 +332,7 @@ def test_only_addresses_of_this_machine_are_loopback(host: str, expected: bool) 
 @pytest.mark.parametrize(
     "text",
     [
-        'context.overflow = "truncate"',
+        "context.max_messages = 2",
         "limits.n = 2",
         "deadline.default_ms = 5",
         "freshness.max_age_ms = 5",
@@ -346,7 +346,7 @@ def test_what_this_version_does_not_keep_is_refused(tmp_path: Path, text: str) -
 
 
 def test_a_default_may_be_written_out_even_where_nothing_else_is_kept(tmp_path: Path) -> None:
-    assert load(write(tmp_path, 'context.overflow = "refuse"\n'), {}, {}).contract == Contract()
+    assert load(write(tmp_path, "context.max_messages = 16\n"), {}, {}).contract == Contract()
 
 
 @pytest.mark.parametrize(
@@ -463,8 +463,9 @@ def test_the_printed_contract_says_where_every_value_came_from(tmp_path: Path) -
 
 def test_the_printed_contract_marks_what_this_version_keeps_fixed() -> None:
     printed = to_toml(load(None, {}, {}))
-    assert '\noverflow = "refuse"' in printed
-    assert all("fixed in this version" in line for line in printed.splitlines() if line.startswith(("overflow", "n =")))
+    assert "\nmax_messages = 16" in printed
+    fixed = ("max_messages", "n =")
+    assert all("fixed in this version" in line for line in printed.splitlines() if line.startswith(fixed))
 
 
 @given(

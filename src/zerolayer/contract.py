@@ -72,7 +72,9 @@ class Context(Struct, frozen=True):
     max_messages: Annotated[int, Meta(ge=1, le=1024)] = 16
     system_tokens: Annotated[int, Meta(ge=16, le=1 << 20, multiple_of=16)] = 512  # what a shared prefix can hold
     prefixes: Annotated[int, Meta(ge=1, le=4096)] = 16  # shared prefixes: constants and kept prompts
-    overflow: Literal["refuse", "truncate"] = "refuse"
+    overflow: Literal["refuse", "truncate"] = "refuse"  # of a conversation that is too long
+    drop_duplicate_turns: bool = False  # a user message that repeats the one before it
+    warm_start: bool = False  # remember the kept prefixes' token ids on disk, and compute them at the next start
 
 
 class Limits(Struct, frozen=True):
@@ -168,6 +170,7 @@ class Engine(Struct, frozen=True):
     kind: Annotated[str, Meta(pattern=r"native|mock:step_us=[0-9]{1,8}")] = "native"
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0
     weights: Literal["auto", "exact", "int8"] = "auto"
+    penalty: Literal["exact", "bloom"] = "exact"  # how a slot knows the tokens that repetition_penalty is for
 
     @property
     def mock_step_us(self) -> int | None:
@@ -207,7 +210,6 @@ BUNDLED: Mapping[str, tuple[str, str, str]] = {
 NOT_YET = frozenset(
     {
         "context.max_messages",
-        "context.overflow",
         "deadline.default_ms",
         "deadline.first_token_ms",
         "deadline.grace_ms",

@@ -54,7 +54,7 @@ from zerolayer.model.program import Named, Programs
 from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.model.warm_up import measure
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import Gauges, Metrics
+from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.text.vocabulary_file import pack
 from zerolayer.wire.body_limits import BodyLimits
@@ -168,6 +168,7 @@ class Server:
         for connection in list(self._connections | self._admin_connections):
             connection.cut()
         self.steps.stop()
+        self._loaded.remember()
         self._helper.shutdown(cancel_futures=True)
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
@@ -203,6 +204,8 @@ class Server:
                 template_tokens=_template_tokens(loaded.template),
                 bos_id=vocabulary.bos_id,
                 add_bos=vocabulary.add_bos,
+                truncate=contract.context.overflow == "truncate",
+                drop_duplicates=contract.context.drop_duplicate_turns,
             ),
             slots=self.slots,
             encoder=loaded.encoder,
@@ -285,6 +288,7 @@ class Server:
                 free_slots=self.slots.free,
                 connections=len(self._connections),
                 glue_share=self.glue.share(self._clock_ns()),
+                programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
             )
         )
 

@@ -217,7 +217,7 @@ struct SmallModel {
 uint64_t fingerprint(const zl::KernelSet* set, int threads, int chunk_tokens, bool exact) {
   SmallModel model;
   model.exact = exact;
-  zl::Engine engine(model.shape, {64, 128, chunk_tokens, threads, 0, 0, exact}, set);
+  zl::Engine engine(model.shape, {64, 128, chunk_tokens, threads, 0, 0, exact, zl::SeenKind::kExact}, set);
   model.load(&engine);
   std::vector<int32_t> tokens(70);
   Random random(11);

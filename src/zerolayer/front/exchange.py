@@ -69,7 +69,7 @@ class Exchange:
 
     __slots__ = (
         "_connection", "_left", "_parked", "_site", "action", "allow", "body", "deadline_ns", "expired", "explain",
-        "head", "intake", "media", "on_gone", "request_id", "stages", "streaming",
+        "head", "intake", "media", "more_headers", "on_gone", "request_id", "stages", "streaming",
     )  # fmt: skip
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
@@ -83,6 +83,7 @@ class Exchange:
         self.allow = b""
         self.on_gone: Callable[[], None] | None = None
         self.streaming = False
+        self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
         self.media: tuple[Header, ...] = _EVENT_STREAM
         self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
         self.intake: Callable[[bytes, bool], None] | None = None
@@ -101,7 +102,7 @@ class Exchange:
         if self._left:
             return
         keep_alive = keep_alive and self._keep_alive
-        common = self._site.headers(self.request_id, self.head.get(b"origin"))
+        common = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.more_headers)
         self._finish()
         head_only = self.head.method == "HEAD"
         self._connection.reply(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
@@ -172,7 +173,7 @@ class Exchange:
 
     def _open(self, events: bytes) -> None:
         self.streaming = True
-        headers = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.media)
+        headers = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.media, *self.more_headers)
         self._connection.open_stream(headers, events, keep_alive=self._keep_alive)
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:

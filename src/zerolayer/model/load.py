@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from itertools import takewhile
+from pathlib import Path
 
 import msgspec
 
 from zerolayer.contract import Contract, model_path
 from zerolayer.errors import StartupError
-from zerolayer.model import _native
+from zerolayer.model import _native, warm_start
 from zerolayer.model.engine import Engine
 from zerolayer.model.hub import snapshot
 from zerolayer.model.machine import Machine
@@ -33,6 +36,10 @@ _EVERY_S = 0.1
 _BAR = 30
 
 
+def _nothing() -> None:
+    pass
+
+
 class LoadedModel(msgspec.Struct, frozen=True):
     """Everything that a server needs of a model."""
 
@@ -42,6 +49,7 @@ class LoadedModel(msgspec.Struct, frozen=True):
     template: ChatTemplate | NoChatTemplate
     name: str
     config: ModelConfig
+    remember: Callable[[], None] = _nothing  # called when the last step has run
 
 
 def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedModel:
@@ -59,10 +67,22 @@ def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedMod
             encoder = source.build_encoder()
             template = _template(source, encoder)
             engine = loading.result()
+        remember = _nothing
         if isinstance(engine, NativeEngine):
             for token_ids in _constants(contract, template):
                 engine.keep_constant(token_ids)
-        return LoadedModel(engine, vocabulary, encoder, template, contract.model.name, config)
+            if contract.context.warm_start:
+                place = warm_start.place(os.environ, contract.model.name, vocabulary.pieces)
+                prefixes = warm_start.read(place, vocabulary.size)
+                for done, prefix in enumerate(prefixes):
+                    bar.show("kept prompts", done, len(prefixes))
+                    engine.keep_prefix(prefix)
+                remember = partial(_remember, engine, place)
+        return LoadedModel(engine, vocabulary, encoder, template, contract.model.name, config, remember)
+
+
+def _remember(engine: NativeEngine, place: Path) -> None:
+    warm_start.write(place, engine.kept_prefixes())
 
 
 def _constants(contract: Contract, template: ChatTemplate | NoChatTemplate) -> list[list[int]]:
@@ -143,6 +163,7 @@ def _engine(
         prefixes=context.prefixes,
         prefix_tokens=prefix_tokens,
         exact=_exact(contract.engine.weights, weights),
+        bloom=contract.engine.penalty == "bloom",
         stop_ids=sorted(vocabulary.eos_ids),
         notes=(why,),
         progress=bar.show,

@@ -13,7 +13,7 @@ from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.model_config import ModelConfig
-from zerolayer.model.prefix_cache import BLOCK, Hit, PrefixCache
+from zerolayer.model.prefix_cache import BLOCK, Hit, Kept, PrefixCache
 from zerolayer.model.tensor_type import TensorType
 from zerolayer.model.weights import Weights
 from zerolayer.model.weights import vector as floats
@@ -55,6 +55,7 @@ class NativeEngine:
         prefixes: int = 0,
         prefix_tokens: int = 0,
         exact: bool = False,
+        bloom: bool = False,
         stop_ids: Sequence[int] = (),
         notes: Sequence[str] = (),
         progress: Progress | None = None,
@@ -62,6 +63,7 @@ class NativeEngine:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
 
         ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
+        ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept. ``stop_ids`` end a
         generation unless it asks to ignore them. Raises ``StartupError`` when memory or the kernel set is missing.
         """
@@ -69,7 +71,7 @@ class NativeEngine:
         service = 1  # a slot of our own: constants, logits
         sizes = (slots + service, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
         try:
-            native = _create(config, sizes, exact, name)
+            native = _create(config, sizes, exact, bloom, name)
             _load_weights(native, weights, config, progress or _silent)
         except ValueError as error:
             raise StartupError(
@@ -153,13 +155,28 @@ class NativeEngine:
         if len(token_ids) < BLOCK:
             return
         self.open(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True))
-        while left := self.prefill_left(slot):
-            self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
+        self._prefill(slot)
         self._keep(slot, token_ids, b"", constant=True)
         self.close(slot)
 
+    def keep_prefix(self, prefix: Kept) -> None:
+        """Compute a prefix that an earlier run kept, while there are free entries. Before the start."""
+        slot = self._info.slots
+        if self._prefixes.free and BLOCK <= len(prefix.token_ids) < self._info.slot_tokens:
+            self.open(slot, Generation(prefix.token_ids, Sampling(temperature=0.0), 1, salt=prefix.salt))
+            self._prefill(slot)
+            self.close(slot)
+
+    def kept_prefixes(self) -> list[Kept]:
+        """What ``keep_prefix`` of a later run is for, best first. When no step runs."""
+        return self._prefixes.kept()
+
     def shutdown(self) -> None:
         self._engine = None  # its threads end and its memory goes with it
+
+    def _prefill(self, slot: int) -> None:
+        while left := self.prefill_left(slot):
+            self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
 
     def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False) -> None:
         kept = self._prefixes.admit(prompt, salt, constant=constant)
@@ -207,7 +224,7 @@ def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | Non
 
 
 def _create(
-    config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, kernels: str
+    config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, bloom: bool, kernels: str
 ) -> _native.Engine:
     slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens = sizes
     return _native.Engine.create(
@@ -227,6 +244,7 @@ def _create(
         prefixes=prefixes,
         prefix_tokens=prefix_tokens,
         exact=exact,
+        bloom=bloom,
         kernels=kernels,
     )
 

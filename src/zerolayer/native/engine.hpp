@@ -22,7 +22,8 @@ struct Shape {
 
 // `exact`: weights stay in the groups of the file instead of becoming int8 per output.
 // `prefixes` shared prefixes of up to `prefix_tokens` tokens each (a multiple of 16; both may be 0).
-struct Limits { int slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens; bool exact; };
+// `seen`: how a slot knows which tokens the repetition penalty is for.
+struct Limits { int slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens; bool exact; SeenKind seen; };
 
 // A GGUF tensor [rows, columns] in memory that the caller keeps alive during the call.
 struct Tensor {
@@ -86,7 +87,7 @@ class Engine {
     KvHead slots, prefixes;  // of slot or prefix 0, head 0
   };
   struct Slot {
-    Slot(int vocabulary, int slot_tokens) : history(vocabulary, slot_tokens + 1) { prompt.reserve(slot_tokens); }
+    Slot(int vocabulary, int slot_tokens, SeenKind seen) : history(vocabulary, slot_tokens + 1, seen) { prompt.reserve(slot_tokens); }
     bool open = false;
     std::vector<int32_t> prompt, stops;
     int prefix = 0, shared = 0;  // tokens [0, shared) lie in that prefix
