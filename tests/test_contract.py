@@ -99,14 +99,39 @@ TEXTS = {
     "weights": ("exact", "exact"),
     "cors": ("https://a.example, http://localhost:3000", ("https://a.example", "http://localhost:3000")),
     "insecure": ("yes", True),
+    "certificate": ("chain.pem", "chain.pem"),
+    "key": ("key.pem", "key.pem"),
+    "client-ca": ("ca.pem", "ca.pem"),
+    "unix": ("/run/zl.sock", "/run/zl.sock"),
 }
+TLS = {"certificate": "chain.pem", "key": "key.pem"}  # neither goes without the other, nor a client's without both
 
 
 @pytest.mark.parametrize("flag", FLAGS)
 def test_every_flag_and_its_environment_twin_set_the_same_key(flag: str) -> None:
     text, value = TEXTS[flag]
-    assert key_of(load(None, {}, {flag: text}), FLAGS[flag]) == value
-    assert key_of(load(None, {variable(flag): text}, {}), FLAGS[flag]) == value
+    others = TLS if flag in {*TLS, "client-ca"} else {}
+    assert key_of(load(None, {}, {**others, flag: text}), FLAGS[flag]) == value
+    others = {name: given for name, given in others.items() if name != flag}
+    assert key_of(load(None, {variable(flag): text}, others), FLAGS[flag]) == value
+
+
+@pytest.mark.parametrize(
+    ("flags", "remedy"),
+    [
+        ({"certificate": "chain.pem"}, "give --key"),
+        ({"key": "key.pem"}, "give --certificate"),
+        ({"client-ca": "ca.pem"}, "give --certificate"),
+    ],
+)
+def test_parts_of_tls_are_refused_without_the_others(flags: dict[str, str], remedy: str) -> None:
+    with pytest.raises(ContractError, match=remedy):
+        load(None, {}, flags)
+
+
+def test_other_machines_may_come_when_they_need_a_certificate() -> None:
+    flags = {**TLS, "client-ca": "ca.pem", "host": "0.0.0.0"}
+    assert load(None, {}, flags).contract.listen.open_to_others
 
 
 def test_an_empty_environment_variable_counts_as_not_set() -> None:
@@ -307,7 +332,7 @@ def test_only_addresses_of_this_machine_are_loopback(host: str, expected: bool) 
 @pytest.mark.parametrize(
     "text",
     [
-        'context.overflow = "truncate"',
+        "context.max_messages = 2",
         "limits.n = 2",
         "deadline.default_ms = 5",
         "freshness.max_age_ms = 5",
@@ -321,14 +346,14 @@ def test_what_this_version_does_not_keep_is_refused(tmp_path: Path, text: str) -
 
 
 def test_a_default_may_be_written_out_even_where_nothing_else_is_kept(tmp_path: Path) -> None:
-    assert load(write(tmp_path, 'context.overflow = "refuse"\n'), {}, {}).contract == Contract()
+    assert load(write(tmp_path, "context.max_messages = 16\n"), {}, {}).contract == Contract()
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [('[tenants]\nkeys = "k"\n', "no keys yet"), ("[listen]\ntls = true\n", "no TLS yet")],
+    [('[tenants]\nkeys = "k"\n', "no keys yet"), ("[listen]\ntls = true\n", "listen.certificate and listen.key")],
 )
-def test_keys_and_tls_are_refused_as_not_there_yet(tmp_path: Path, text: str, reason: str) -> None:
+def test_keys_are_refused_as_not_there_yet_and_tls_under_its_wrong_name(tmp_path: Path, text: str, reason: str) -> None:
     message = refusal(tmp_path, text)
     assert "contract.toml:2: " in message
     assert reason in message
@@ -438,8 +463,9 @@ def test_the_printed_contract_says_where_every_value_came_from(tmp_path: Path) -
 
 def test_the_printed_contract_marks_what_this_version_keeps_fixed() -> None:
     printed = to_toml(load(None, {}, {}))
-    assert '\noverflow = "refuse"' in printed
-    assert all("fixed in this version" in line for line in printed.splitlines() if line.startswith(("overflow", "n =")))
+    assert "\nmax_messages = 16" in printed
+    fixed = ("max_messages", "n =")
+    assert all("fixed in this version" in line for line in printed.splitlines() if line.startswith(fixed))
 
 
 @given(
@@ -481,16 +507,46 @@ def test_an_absent_bundled_model_names_the_command_that_installs_it(monkeypatch:
         model_path(Contract())
 
 
-def test_a_model_path_must_be_a_file(tmp_path: Path) -> None:
+def test_a_model_path_is_a_file_or_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").touch()
+    for path in (tmp_path, tmp_path / "model.gguf"):
+        assert model_path(load(None, {}, {"model": str(path)}).contract) == path
+
+
+def test_a_model_path_must_exist(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="does not exist"):
         model_path(load(None, {}, {"model": str(tmp_path / "absent.gguf")}).contract)
-    with pytest.raises(StartupError, match="is a folder"):
-        model_path(load(None, {}, {"model": str(tmp_path)}).contract)
+
+
+@pytest.mark.parametrize(
+    ("path", "hub_name"),
+    [
+        ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"),
+        ("smollm2", None),
+        ("org/file.gguf", None),  # a mistyped file is not asked for elsewhere
+        ("a/b/c", None),
+        ("./Qwen3-0.6B", None),
+        ("~/Qwen3", None),
+        ("here/absent", None),  # beside existing folders, a name is a path
+    ],
+)
+def test_a_name_with_one_slash_is_a_name_on_the_hub_unless_such_a_folder_is_here(
+    path: str, hub_name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert contract_module.Model(path=path).hub_name == hub_name
 
 
 @pytest.mark.parametrize(
     ("path", "served", "name"),
-    [("smollm2", "", "smollm2"), ("/m/Llama-3.2.gguf", "", "Llama-3.2"), ("smollm2", "mine", "mine")],
+    [
+        ("smollm2", "", "smollm2"),
+        ("/m/Llama-3.2.gguf", "", "Llama-3.2"),
+        ("/m/Qwen2.5-0.5B/", "", "Qwen2.5-0.5B"),
+        ("Qwen/Qwen2.5-0.5B", "", "Qwen/Qwen2.5-0.5B"),
+        ("smollm2", "mine", "mine"),
+    ],
 )
 def test_the_served_name_is_the_given_one_else_the_models_own(path: str, served: str, name: str) -> None:
     assert contract_module.Model(path=path, served_name=served).name == name

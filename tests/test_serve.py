@@ -114,6 +114,15 @@ def test_a_second_signal_exits_at_once(start):
         assert process.child.wait(timeout=5) == 128 + signal.SIGINT
 
 
+def test_sighup_reloads_and_never_stops_the_server(start):
+    process = start()
+    process.child.send_signal(signal.SIGHUP)
+    assert process.ask(get("/livez")).status == 200
+    process.child.send_signal(signal.SIGTERM)
+    _, err = process.child.communicate(timeout=10)
+    assert "nothing to reload" in err
+
+
 def test_a_port_in_use_is_told_with_the_remedy(start):
     second = start(port=start().port)
     assert second.child.wait(timeout=10) == 3

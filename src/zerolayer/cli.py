@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Flags of `serve` and `contract`: (name, placeholder, help). Defaults are the contract's, so none is repeated here.
 _FLAGS = (
-    ("model", "PATH", "GGUF file, or the name of a bundled model (smollm2)"),
+    ("model", "PATH", "GGUF file, model folder, bundled model (smollm2) or hub name (org/name)"),
     ("host", "ADDRESS", "address to listen on; other than loopback needs --insecure"),
     ("port", "PORT", "port of the API"),
     ("admin", "HOST:PORT", "address of /metrics, loopback only"),
@@ -25,6 +25,10 @@ _FLAGS = (
     ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
     ("engine", "KIND", "native, or mock:step_us=5000"),
     ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
+    ("certificate", "FILE", "PEM certificate chain; with it the port speaks TLS 1.3 only"),
+    ("key", "FILE", "PEM private key of the certificate"),
+    ("client-ca", "FILE", "PEM authority; only clients whose certificate it signed may come"),
+    ("unix", "PATH", "path of a further, local socket that only this user may connect to"),
     ("weights", "KIND", "exact = as in the file, int8 = one scale an output, auto = what suits file and processor"),
     ("cors", "ORIGIN", "browser origin that may call, as in https://example.org; may be repeated"),
 )

@@ -33,11 +33,16 @@ from zerolayer.contract_source import (
 from zerolayer.errors import StartupError
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
+_HUB_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,95}/[0-9A-Za-z][0-9A-Za-z_.-]{0,95}")
 Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
 
 
 class Model(Struct, frozen=True):
-    """What is served. ``path`` is a GGUF file (relative to the working directory) or the name of a bundled model."""
+    """What is served.
+
+    ``path``: a GGUF file or a folder in Hugging Face's format (relative to the working directory), the name of a
+    bundled model, or a name on Hugging Face's hub, as in ``Qwen/Qwen3-0.6B``.
+    """
 
     path: Annotated[str, Meta(min_length=1, max_length=4096)] = "smollm2"
     served_name: Annotated[str, Meta(max_length=256)] = ""  # empty: the bundled name, or the file's name without suffix
@@ -46,7 +51,16 @@ class Model(Struct, frozen=True):
     @property
     def name(self) -> str:
         """The name in replies and in ``/v1/models``."""
-        return self.served_name or (self.path if self.path in BUNDLED else Path(self.path).stem)
+        if self.served_name or self.path in BUNDLED or self.hub_name is not None:
+            return self.served_name or self.path
+        return Path(self.path).expanduser().resolve().name.removesuffix(".gguf")
+
+    @property
+    def hub_name(self) -> str | None:
+        """``path`` if it can only be a name on the hub: ``org/name``, and nothing of the sort lies here."""
+        here = Path(self.path)
+        is_name = _HUB_NAME.fullmatch(self.path) and not self.path.endswith((".gguf", ".safetensors"))
+        return self.path if is_name and not here.parent.exists() else None
 
 
 class Context(Struct, frozen=True):
@@ -58,7 +72,9 @@ class Context(Struct, frozen=True):
     max_messages: Annotated[int, Meta(ge=1, le=1024)] = 16
     system_tokens: Annotated[int, Meta(ge=16, le=1 << 20, multiple_of=16)] = 512  # what a shared prefix can hold
     prefixes: Annotated[int, Meta(ge=1, le=4096)] = 16  # shared prefixes: constants and kept prompts
-    overflow: Literal["refuse", "truncate"] = "refuse"
+    overflow: Literal["refuse", "truncate"] = "refuse"  # of a conversation that is too long
+    drop_duplicate_turns: bool = False  # a user message that repeats the one before it
+    warm_start: bool = False  # remember the kept prefixes' token ids on disk, and compute them at the next start
 
 
 class Limits(Struct, frozen=True):
@@ -131,6 +147,15 @@ class Listen(Struct, frozen=True):
     cors: tuple[Annotated[str, Meta(pattern=r"https?://[0-9a-z.\[\]:_-]{1,253}")], ...] = ()  # origins of browser pages
     insecure: bool = False  # serve other machines without keys
     idle_s: Annotated[int, Meta(ge=1, le=86_400)] = 60  # seconds without a byte before a connection is closed
+    certificate: Annotated[str, Meta(max_length=4096)] = ""  # PEM chain; with it the port speaks TLS 1.3 only
+    key: Annotated[str, Meta(max_length=4096)] = ""  # PEM private key of the certificate
+    client_ca: Annotated[str, Meta(max_length=4096)] = ""  # PEM; only clients whose certificate it signed may come
+    unix: Annotated[str, Meta(max_length=107)] = ""  # path of a further, local socket, mode 0600, without TLS
+
+    @property
+    def open_to_others(self) -> bool:
+        """Whether other machines may come: by their certificates, or because the operator said so."""
+        return self.insecure or bool(self.client_ca)
 
     @property
     def admin_address(self) -> tuple[str, int]:
@@ -145,6 +170,7 @@ class Engine(Struct, frozen=True):
     kind: Annotated[str, Meta(pattern=r"native|mock:step_us=[0-9]{1,8}")] = "native"
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0
     weights: Literal["auto", "exact", "int8"] = "auto"
+    penalty: Literal["exact", "bloom"] = "exact"  # how a slot knows the tokens that repetition_penalty is for
 
     @property
     def mock_step_us(self) -> int | None:
@@ -184,7 +210,6 @@ BUNDLED: Mapping[str, tuple[str, str, str]] = {
 NOT_YET = frozenset(
     {
         "context.max_messages",
-        "context.overflow",
         "deadline.default_ms",
         "deadline.first_token_ms",
         "deadline.grace_ms",
@@ -200,9 +225,7 @@ NOT_YET = frozenset(
 # Names that a later version will know; said plainly rather than called unknown.
 _LATER = {
     "tenants": "this version has no keys yet",
-    "listen.tls": "this version has no TLS yet",
-    "listen.certificate": "this version has no TLS yet",
-    "listen.key": "this version has no TLS yet",
+    "listen.tls": "listen.certificate and listen.key turn TLS on",
 }
 # (smaller, larger): the smaller one's default gives way, a given value is refused.
 _AT_MOST = (
@@ -242,14 +265,16 @@ def find_file(flag: str | None, environ: Mapping[str, str], folder: Path) -> Pat
 
 
 def model_path(contract: Contract) -> Path:
-    """The GGUF file to open. A bundled model's package is located, never imported. Raises ``StartupError``."""
+    """The file or folder to open; a bundled model's package is located, not imported. Raises ``StartupError``."""
     name = contract.model.path
     if name not in BUNDLED:
         path = Path(name).expanduser()
-        if path.is_file():
+        if path.exists():
             return path
-        what = "is a folder; this version reads GGUF files only" if path.is_dir() else "does not exist"
-        raise StartupError(f"model.path: {path} {what}. Give --model a GGUF file, or one of: {', '.join(BUNDLED)}.")
+        raise StartupError(
+            f"model.path: {path} does not exist. Give --model a GGUF file, a model folder, a name on the hub "
+            f"(org/name), or one of: {', '.join(BUNDLED)}."
+        )
     package, module, file = BUNDLED[name]
     spec = find_spec(module)
     if spec is not None and spec.origin is not None and (path := Path(spec.origin).with_name(file)).is_file():
@@ -313,8 +338,23 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
     ),
     (
         "listen.host",
-        lambda contract: is_loopback(contract.listen.host) or contract.listen.insecure,
-        "Without keys, which this version lacks, only loopback addresses are safe. Use 127.0.0.1, or give --insecure.",
+        lambda contract: is_loopback(contract.listen.host) or contract.listen.open_to_others,
+        "Without keys only loopback addresses are safe. Use 127.0.0.1, or give --client-ca or --insecure.",
+    ),
+    (
+        "listen.certificate",
+        lambda contract: not contract.listen.certificate or bool(contract.listen.key),
+        "A certificate needs its private key: give --key too.",
+    ),
+    (
+        "listen.key",
+        lambda contract: not contract.listen.key or bool(contract.listen.certificate),
+        "A key needs its certificate: give --certificate too.",
+    ),
+    (
+        "listen.client_ca",
+        lambda contract: not contract.listen.client_ca or bool(contract.listen.certificate),
+        "Clients show certificates over TLS only: give --certificate and --key too.",
     ),
     (
         "listen.admin",

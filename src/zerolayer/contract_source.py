@@ -38,6 +38,10 @@ FLAGS: Mapping[str, str] = {
     "weights": "engine.weights",
     "cors": "listen.cors",
     "insecure": "listen.insecure",
+    "certificate": "listen.certificate",
+    "key": "listen.key",
+    "client-ca": "listen.client_ca",
+    "unix": "listen.unix",
 }
 # Variables that choose a file or a server; they set no key.
 OTHER_VARIABLES = frozenset({"ZEROLAYER_CONTRACT", "ZEROLAYER_URL"})

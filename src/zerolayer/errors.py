@@ -75,6 +75,13 @@ class ModelNotFound(NotFound):
     code = "model_not_found"
 
 
+class UnknownMethod(NotFound):
+    """gRPC: no such service or method, or a form of it that this server does not speak."""
+
+    grpc_code = 12
+    code = "unknown_method"
+
+
 class MethodNotAllowed(ZerolayerError):
     """The path exists, the method does not."""
 
@@ -91,6 +98,14 @@ class RequestTimeout(ZerolayerError):
     grpc_code = 4
     kind = "invalid_request_error"
     code = "request_timeout"
+
+
+class DeadlineExceeded(ZerolayerError):
+    """The deadline that the client set passed before the reply was complete."""
+
+    status = 504
+    grpc_code = 4
+    code = "deadline_exceeded"
 
 
 class BodyTooLarge(ZerolayerError):

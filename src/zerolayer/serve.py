@@ -14,31 +14,38 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvloop
 
 import zerolayer
-from zerolayer.contract import Contract, Effective, Program, is_loopback
+from zerolayer.contract import Contract, Effective, Program
 from zerolayer.errors import EngineFailed, InvalidRequest, Unavailable
 from zerolayer.front.bodies import body_limits, request_decoder
-from zerolayer.front.connection import Connection, Router
+from zerolayer.front.connection import Router
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.defect import on_loop_exception
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.door import door, over_limit
 from zerolayer.front.exchange import Action
-from zerolayer.front.gate import Gate, local_hosts
+from zerolayer.front.gate import Gate, hosts_of
 from zerolayer.front.generate import Answer, Generator
 from zerolayer.front.greeting import greeting
+from zerolayer.front.grpc import Calls, Method
+from zerolayer.front.grpc_health import HEALTH, GrpcHealth
+from zerolayer.front.grpc_inference import SERVICE, GrpcFraming, inference_methods
+from zerolayer.front.grpc_reflection import Reflection
 from zerolayer.front.inference import Inference
-from zerolayer.front.listener import Listener, affordable_connections, bind, raise_descriptor_limit
+from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
 from zerolayer.front.routes import Routes
-from zerolayer.front.schema_form import HttpFraming, SchemaAnswers
+from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
 from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
-from zerolayer.front.site import ConnectionLimits, Site
+from zerolayer.front.site import ConnectionLimits, Peer, Site
+from zerolayer.front.tls import Tls, TlsFiles
 from zerolayer.guard.deadline import SlotTable
 from zerolayer.guard.guard import Guard, MessageEncoder, Names, Shape
 from zerolayer.model.cost import CostTable
@@ -47,12 +54,10 @@ from zerolayer.model.program import Named, Programs
 from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.model.warm_up import measure
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import Gauges, Metrics
+from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.text.vocabulary_file import pack
 from zerolayer.wire.body_limits import BodyLimits
-from zerolayer.wire.http1_reply import response
-from zerolayer.wire.openai_reply import error_body
 from zerolayer.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -66,8 +71,6 @@ GRACE_S = 10.0  # for running streams, after the first signal
 _FLUSH_S = 1.0  # for the last bytes, after that
 _SWEEP_S = 0.25
 _ADMIN_CONNECTIONS = 64
-_MEASURED_ROWS = 16  # at start; the cost table scales from there
-_MEASURED_TOKENS = 8
 _NS_PER_S = 1_000_000_000
 _BEAT_S = 30  # between two heartbeats
 _SWITCH_S = 0.0005  # a helper thread in pure Python may keep the loop waiting for this long, not for the default 5 ms
@@ -83,8 +86,8 @@ class Server:
         self._loaded = loaded
         self._sweep_s = sweep_s
         self._clock_ns = time.monotonic_ns
-        self._connections: set[Connection] = set()
-        self._admin_connections: set[Connection] = set()
+        self._connections: set[Peer] = set()
+        self._admin_connections: set[Peer] = set()
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
         self.info = loaded.engine.describe()
         self.slots = SlotTable(self.info.slots, self._clock_ns)
@@ -93,42 +96,57 @@ class Server:
         self.metrics = Metrics(loaded.name)
         self.programs = Programs([_named(program) for program in contract.program])
         self.heartbeat = Heartbeat(self.programs, range(1, 17), _BEAT_S * _NS_PER_S)
-        self.steps = StepClock(
-            loaded.engine, self._deliver, self._clock_ns, self.cost, self.programs, self.heartbeat
-        )
+        self.steps = StepClock(loaded.engine, self._deliver, self._clock_ns, self.cost, self.programs, self.heartbeat)
         self.guard = self._build_guard()
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
-        hosts, admin_hosts = _hosts(contract)
+        hosts, admin_hosts = hosts_of(contract.listen)
         origins = frozenset(origin.encode("ascii") for origin in contract.listen.cors)
         self._site = self._build_site(limits, self.metrics, self.glue, origins)
         health = Health(self.guard)
-        router = Routes(Gate(hosts, origins, BODY_MEDIA), self._build_table(health))
+        self.grpc_health = GrpcHealth(lambda: self.guard.closed, frozenset({SERVICE}))
+        table, methods = self._build_tables(health)
+        methods |= self.grpc_health.methods() | Reflection((SERVICE, HEALTH)).methods()
+        self.calls = Calls(methods, self._clock_ns, limits.body_bytes)
+        router = Routes(Gate(hosts, origins, BODY_MEDIA), table, self.calls)
+        # No browser and no foreign name reaches a Unix socket, and gRPC gives its path as the host.
+        local = Routes(Gate(origins=origins, media=BODY_MEDIA), table, self.calls)
         admin = Routes(Gate(admin_hosts), admin_table(self._render_metrics, health))
-        self._listener, self._admin = self._listen(router, admin, limits)
+        self.routers = (router, local, admin)
+        self.connections = affordable_connections(contract.limits.connections, raise_descriptor_limit())
+        listen = contract.listen
+        self._tls = Tls(TlsFiles(listen.certificate, listen.key, listen.client_ca)) if listen.certificate else None
+        self._listeners: list[Listener] = []
+        try:
+            self._listeners.extend(self._listen(*self.routers))
+        except BaseException:
+            for listener in self._listeners:
+                listener.stop()
+            raise
 
     @property
     def port(self) -> int:
         """Port of the service."""
-        return self._listener.port
+        return self._listeners[0].port
 
     @property
     def admin_port(self) -> int:
         """Port of the admin listener."""
-        return self._admin.port
+        return self._listeners[-1].port
 
     def start(self) -> None:
         """Begin to answer."""
         measure(self._loaded.engine, self.cost, self._clock_ns)
         self.steps.start()
-        self._listener.start()
-        self._admin.start()
+        for listener in self._listeners:
+            listener.start()
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
         self.guard.close(Unavailable("the server is shutting down; send the request again in a moment"))
-        for connection in self._connections:
-            connection.draining = True
+        self.grpc_health.end()
+        for connection in list(self._connections):
+            connection.drain()
         if not await self._quiet(grace_s):
             self.dispatcher.fail_all(
                 Unavailable("the server shut down before the reply was complete; send the request again")
@@ -137,22 +155,30 @@ class Server:
     async def close(self) -> None:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
         self._sweeper.cancel()
-        self._listener.stop()
-        self._admin.stop()
+        for listener in self._listeners:
+            listener.stop()
         connections = self._connections | self._admin_connections
-        for connection in connections:
+        for connection in list(connections):
             connection.close()
         deadline = self._loop.time() + _FLUSH_S
         while self._connections or self._admin_connections:
             if self._loop.time() >= deadline:
                 break
             await asyncio.sleep(0.01)
-        for connection in self._connections | self._admin_connections:
+        for connection in list(self._connections | self._admin_connections):
             connection.cut()
         self.steps.stop()
+        self._loaded.remember()
         self._helper.shutdown(cancel_futures=True)
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
+
+    def reload(self) -> None:
+        """Read the certificate again, if there is one; open connections go on."""
+        if self._tls is None:
+            _log.info("nothing to reload: this server has no certificate")
+        else:
+            self._tls.reload()
 
     def glue_line(self) -> str:
         """What share of the busy time was not arithmetic, for people."""
@@ -178,6 +204,8 @@ class Server:
                 template_tokens=_template_tokens(loaded.template),
                 bos_id=vocabulary.bos_id,
                 add_bos=vocabulary.add_bos,
+                truncate=contract.context.overflow == "truncate",
+                drop_duplicates=contract.context.drop_duplicate_turns,
             ),
             slots=self.slots,
             encoder=loaded.encoder,
@@ -194,12 +222,19 @@ class Server:
     ) -> Site:
         return Site(limits, self._clock_ns, time.time, zerolayer.__version__, self._load_hint, metrics, glue, origins)
 
-    def _build_table(self, health: Health) -> dict[str, Mapping[str, Action]]:
-        limits, framing = body_limits(self._contract), HttpFraming()
+    def _build_tables(self, health: Health) -> tuple[dict[str, Mapping[str, Action]], dict[str, Method]]:
+        """What is answered over HTTP, and over gRPC."""
+        limits = body_limits(self._contract)
         counter = TokenCounter(self.guard, limits, self._helper)
-        schema = self._build_generator(limits, SchemaAnswers(framing, self._loaded.vocabulary))
-        inference = Inference(schema, framing, request_decoder(self._contract), counter, self.guard)
-        return service_table(self._build_generator(limits), inference, counter, self._build_models(), health)
+        decoder = request_decoder(self._contract)
+
+        def inference(framing: Framing) -> Inference:
+            schema = self._build_generator(limits, SchemaAnswers(framing, self._loaded.vocabulary))
+            return Inference(schema, framing, decoder, counter, self.guard)
+
+        openai, models = self._build_generator(limits), self._build_models()
+        table = service_table(openai, inference(HttpFraming()), counter, models, health)
+        return table, inference_methods(inference(GrpcFraming()))
 
     def _build_generator(self, limits: BodyLimits, answer: Answer | None = None) -> Generator:
         return Generator(
@@ -224,41 +259,21 @@ class Server:
         }
         return Models(self.guard, int(time.time()), served_by, pack(self._loaded.vocabulary))
 
-    def _listen(self, router: Router, admin: Router, limits: ConnectionLimits) -> tuple[Listener, Listener]:
-        listen = self._contract.listen
-        wanted = self._contract.limits.connections
-        self.connections = affordable_connections(wanted, raise_descriptor_limit())
-        sockets = bind(listen.host, listen.port, insecure=listen.insecure, flag="--port")
-        try:
-            admin_sockets = bind(*listen.admin_address, insecure=False, flag="--admin")
-        except BaseException:
-            for opened in sockets:
-                opened.close()
-            raise
+    def _listen(self, router: Router, local: Router, admin: Router) -> Iterator[Listener]:
+        """The listeners of the service, of its Unix socket if there is one, and of the admin, which comes last."""
+        listen, limit = self._contract.listen, self.connections
+        full = partial(over_limit, self._site, limit)
+        make = partial(door, self._site, router, self._connections, self._loop)
+        sockets = bind(listen.host, listen.port, insecure=listen.open_to_others, flag="--port")
+        yield Listener(sockets, make, self._connections, limit=limit, busy=full, tls=self._tls)
+        if listen.unix:
+            make = partial(door, self._site, local, self._connections, self._loop)
+            yield Listener([bind_unix(listen.unix)], make, self._connections, limit=limit, busy=full)
         # The admin listener's accounts are its own: a scrape is no work.
-        admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
-
-        def make() -> Connection:
-            return Connection(self._site, router, self._connections, self._loop)
-
-        def make_admin() -> Connection:
-            return Connection(admin_site, admin, self._admin_connections, self._loop)
-
-        return (
-            Listener(sockets, make, self._connections, limit=self.connections, busy=self._over_limit),
-            Listener(
-                admin_sockets, make_admin, self._admin_connections, limit=_ADMIN_CONNECTIONS, busy=self._over_limit
-            ),
-        )
-
-    def _over_limit(self) -> bytes:
-        error = Unavailable(
-            f"the limit of {self.connections} connections is reached; close idle ones or try again in a second"
-        )
-        headers = self._site.headers(self._site.ids.new())
-        retry = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
-        headers += ((b"content-type", b"application/json"), *retry)
-        return response(error.status, headers, error_body(error), keep_alive=False)
+        site = self._build_site(self._site.limits, Metrics("admin"), GlueMeter())
+        make = partial(door, site, admin, self._admin_connections, self._loop)
+        sockets = bind(*listen.admin_address, insecure=False, flag="--admin")
+        yield Listener(sockets, make, self._admin_connections, limit=_ADMIN_CONNECTIONS, busy=full)
 
     def _load_hint(self) -> bytes:
         return b"free=%d;next_ms=%d;derate=1.00;epoch=0" % (self.slots.free, self.slots.next_free_ms())
@@ -273,6 +288,7 @@ class Server:
                 free_slots=self.slots.free,
                 connections=len(self._connections),
                 glue_share=self.glue.share(self._clock_ns()),
+                programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
             )
         )
 
@@ -281,8 +297,9 @@ class Server:
         now = self._clock_ns()
         for connection in (*self._connections, *self._admin_connections):
             connection.expire(now)
-        self._listener.sweep()
-        self._admin.sweep()
+        for listener in self._listeners:
+            listener.sweep()
+        self.grpc_health.refresh()
         if (not self.steps.alive or self.heartbeat.broken) and self.guard.closed is None:
             _log.critical("the engine cannot be trusted any more; the server takes no more work and must be restarted")
             self.guard.close(Unavailable("the engine has stopped; the server must be restarted"))
@@ -345,6 +362,7 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
     async with running(contract, loaded) as server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, signalled, number)
+        loop.add_signal_handler(signal.SIGHUP, server.reload)
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -365,13 +383,6 @@ def _progress(line: str) -> None:
 
 def _named(program: Program) -> Named:
     return Named(program.name, program.temperature, program.top_p, program.top_k, program.repetition_penalty)
-
-
-def _hosts(contract: Contract) -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """The host names that the service and its admin listener answer to; empty = any."""
-    listen = contract.listen
-    guarded = is_loopback(listen.host) and not listen.insecure
-    return local_hosts(listen.host) if guarded else frozenset(), local_hosts(listen.admin_address[0])
 
 
 def _template_tokens(template: MessageEncoder) -> int:

@@ -1,4 +1,4 @@
-"""The stock ``openai`` client as judge."""
+"""The stock ``openai`` client as judge, over HTTP/1.1 and over HTTP/2."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ def service(serve) -> Service:
     return serve(slots=2)
 
 
-@pytest.fixture
-def client(service) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"http://127.0.0.1:{service.port}/v1", api_key="none", max_retries=0) as client:
+@pytest.fixture(params=["HTTP/1.1", "HTTP/2"])
+def client(service, request) -> Iterator[openai.OpenAI]:
+    http2 = request.param == "HTTP/2"
+    transport = openai.DefaultHttpxClient(http1=not http2, http2=http2)
+    address = f"http://127.0.0.1:{service.port}/v1"
+    with openai.OpenAI(base_url=address, api_key="none", max_retries=0, http_client=transport) as client:
         yield client
 
 

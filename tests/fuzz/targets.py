@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from zerolayer.check.wire_dump import FORMS
-from zerolayer.errors import StartupError, ZerolayerError
+from zerolayer.errors import HeadersTooLarge, StartupError, ZerolayerError
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.text import vocabulary_file
@@ -21,7 +21,12 @@ from zerolayer.text.stop import StopMatcher
 from zerolayer.text.template import ChatTemplate
 from zerolayer.text.vocabulary import BYTE_ALPHABET, TokenKind, Vocabulary
 from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.grpc import Deframer
 from zerolayer.wire.http1 import Fault, Http1Protocol
+from zerolayer.wire.http2 import Http2Limits, Http2Protocol
+from zerolayer.wire.http2_events import Closed, Opened
+from zerolayer.wire.http2_frames import PREFACE, ConnectionFault, settings
+from zerolayer.wire.http2_head import HeadDecoder, MalformedHead
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.protobuf_request import RequestDecoder
 from zerolayer.wire.schema import Message
@@ -31,6 +36,8 @@ _CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content | trim }}<|im_end|>\n{% endfor %}"
     "<|im_start|>assistant\n"
 )
+_HTTP2_LIMITS = Http2Limits(streams=8, head_bytes=2048, body_bytes=4096, held_bytes=1 << 17)
+_GET = b"\x82\x86\x84\x01\x09localhost"
 _TAIL = b"\x4a\x01m"  # model "m": enough to make a prompt a request
 
 
@@ -42,6 +49,53 @@ def http1(data: bytes) -> None:
     halves = split.receive(data[:cut]) + split.receive(data[cut:])
     assert [type(event) for event in events] == [type(event) for event in halves]
     assert not any(isinstance(event, Fault) for event in events[:-1])
+
+
+def http2(data: bytes) -> None:
+    """Any split gives the same bytes back; what is held has a bound; the last event closes or none does."""
+    cut = data[0] % max(1, len(data)) if data else 0
+    whole, split = _begun(), _begun()
+    events = whole.receive(data)
+    split.receive(data[:cut])
+    split.receive(data[cut:])
+    assert whole.take() == split.take()
+    assert not any(isinstance(event, Closed) for event in events[:-1])
+    for event in events:
+        if isinstance(event, Opened):
+            whole.open_reply(event.stream_id, 200, ())
+            assert whole.send(event.stream_id, b"x" * 1000)
+            whole.end(event.stream_id, b"", ((b"grpc-status", b"0"),))
+    whole.take()
+    assert whole.streams <= _HTTP2_LIMITS.streams
+
+
+def hpack(data: bytes) -> None:
+    """A block is a head, or one of three refusals; one that is remembered is the head that it was."""
+    decoder = HeadDecoder(2048, 20)
+    outcomes: list[object] = []
+    for block in (_GET, data, _GET):
+        try:
+            outcomes.append(decoder.request(block))
+        except ConnectionFault:
+            return
+        except (MalformedHead, HeadersTooLarge):
+            outcomes.append(None)
+    assert outcomes[0] == outcomes[2]
+
+
+def grpc(data: bytes) -> None:
+    """Messages or one refusal; how the bytes are cut makes no difference."""
+    outcomes = []
+    for step in (max(1, len(data)), 3):
+        deframer, messages = Deframer(256), []
+        try:
+            for at in range(0, len(data), step):
+                messages += deframer.receive(data[at : at + step])
+        except ZerolayerError as error:
+            outcomes.append(type(error))
+        else:
+            outcomes.append((messages, deframer.partial))
+    assert outcomes[0] == outcomes[1]
 
 
 def openai(data: bytes) -> None:
@@ -124,13 +178,20 @@ def dump(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    target.__name__: target for target in (http1, openai, protobuf, gguf, vocabulary, chat, stop, dump)
+    target.__name__: target
+    for target in (http1, http2, hpack, grpc, openai, protobuf, gguf, vocabulary, chat, stop, dump)
 }
 
 
 def seeds(target: str) -> Iterator[Path]:
     """The kept inputs of one target."""
     return (path for path in sorted((Path(__file__).parent / "corpus" / target).iterdir()))
+
+
+def _begun() -> Http2Protocol:
+    protocol = Http2Protocol(_HTTP2_LIMITS)
+    protocol.receive(PREFACE + settings({}))
+    return protocol
 
 
 class _Bytes:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 START_S = 60
 
@@ -22,15 +23,15 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running_server(*arguments: str) -> Iterator[str]:
-    """``zerolayer serve`` with ``arguments``; its URL."""
+def running_server(*arguments: str, unix: Path | None = None) -> Iterator[str]:
+    """``zerolayer serve`` with ``arguments``; its URL. It is asked whether it is ready on ``unix`` if that is given."""
     port, admin = free_port(), free_port()
     command = [sys.executable, "-m", "zerolayer", "serve", "--port", str(port), "--admin", f"127.0.0.1:{admin}"]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen([*command, *arguments], stdout=log, stderr=subprocess.STDOUT)
         try:
             deadline = time.monotonic() + START_S
-            while not _ready(port):
+            while not _ready(port, unix):
                 if process.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
                     raise AssertionError(f"the server did not start:\n{log.read().decode(errors='replace')}")
@@ -45,9 +46,12 @@ def running_server(*arguments: str) -> Iterator[str]:
                 process.wait()
 
 
-def _ready(port: int) -> bool:
+def _ready(port: int, unix: Path | None) -> bool:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
     try:
+        if unix is not None:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(str(unix))
         connection.request("GET", "/readyz")
         return connection.getresponse().status == 200
     except OSError:

@@ -13,7 +13,7 @@ from zerolayer.wire.protobuf import Malformed, delimited, read_varint, varint
 from zerolayer.wire.schema import Account, Alternative, FinishReason, TokenLogprob, Usage
 
 GenerateReply = message("GenerateReply")
-ACCOUNT = Account(dict(zip(protobuf_reply.STAGES, range(9), strict=True)), "greedy", 64, 60_000)
+ACCOUNT = Account(dict(zip(protobuf_reply.STAGES, range(9), strict=True)), "greedy", 64, 60_000, 2, 1)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=5), st.binary(max_size=200))
@@ -35,6 +35,7 @@ def test_the_last_message_has_reason_usage_and_account() -> None:
     assert (reply.text, reply.finish_reason) == (b"end", 2)
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens) == (3, 4, 2)
     assert (reply.account.program, reply.account.max_tokens, reply.account.deadline_ms) == ("greedy", 64, 60_000)
+    assert (reply.account.truncated_messages, reply.account.dropped_duplicates) == (2, 1)
     assert [getattr(reply.account.stages, name) for name in protobuf_reply.STAGES] == list(range(9))
 
 

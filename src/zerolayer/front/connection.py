@@ -14,14 +14,14 @@ from enum import Enum, auto
 from typing import Protocol, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
-from zerolayer.front.exchange import Exchange
-from zerolayer.front.site import Site
+from zerolayer.front.caller import Caller, caller_of
+from zerolayer.front.exchange import NEVER, Exchange, Headers
+from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
-from zerolayer.wire.http1_reply import CONTINUE
+from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, response, stream_head
 
 _log = logging.getLogger("zerolayer.front")
-_NEVER = 1 << 63
 
 
 class Phase(Enum):
@@ -48,7 +48,7 @@ class Router(Protocol):
 class Connection(asyncio.Protocol):
     """Created per accepted socket. All methods run on the loop."""
 
-    def __init__(self, site: Site, router: Router, registry: set[Connection], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> None:
         self._site = site
         self._router = router
         self._registry = registry
@@ -60,8 +60,8 @@ class Connection(asyncio.Protocol):
         self._unsent = bytearray()  # what a client that does not read has not taken; coalesced
         self._phase = Phase.CLOSED
         self._first_byte_ns = 0
-        self._deadline_ns = _NEVER
-        self._stalled_ns = _NEVER
+        self._deadline_ns = NEVER
+        self._stalled_ns = NEVER
         self._dropped = 0
         self._exchange: Exchange | None = None
         self._refusal: ZerolayerError | None = None
@@ -99,11 +99,11 @@ class Connection(asyncio.Protocol):
         self._stalled_ns = self._site.clock_ns() + self._limits.stall_ns
 
     def resume_writing(self) -> None:
-        self._stalled_ns = _NEVER
+        self._stalled_ns = NEVER
         if self._unsent:
             unsent, self._unsent = bytes(self._unsent), bytearray()
             self._transport.write(unsent)
-        if self._stalled_ns != _NEVER:
+        if self._stalled_ns != NEVER:
             return  # that write filled the buffer again
         if self._phase is Phase.LINGER:
             self._linger()
@@ -112,34 +112,40 @@ class Connection(asyncio.Protocol):
 
     # What the exchange calls.
 
-    def write(self, data: bytes) -> None:
-        """Hand bytes to the kernel, or hold them while the client does not read; beyond the limit the client is cut."""
-        if self._phase is Phase.CLOSED:
-            return
-        if self._stalled_ns == _NEVER:
-            self._transport.write(data)
-            return
-        self._unsent += data
-        if len(self._unsent) + self._transport.get_write_buffer_size() > self._limits.unsent_bytes:
-            _log.warning("a client that does not read its stream was cut")
-            self.cut()
+    @property
+    def caller(self) -> Caller:
+        """Who is at the other end."""
+        return caller_of(self._transport)
 
-    def replied(self, *, keep_alive: bool) -> None:
-        """The reply to the current request is written."""
-        read_whole = self._phase is Phase.BUSY
-        self._exchange = None
-        if self._phase is Phase.CLOSED:
-            return
-        if keep_alive:
-            if self._early or self._events:
-                self._loop.call_soon(self._next)  # not here: other slots of this step wait for their bytes
-            else:
-                self._rest()
-        elif read_whole and not self._unsent:
-            self._phase = Phase.CLOSED
-            self._transport.close()
+    def reply(self, status: int, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool) -> None:
+        """A complete reply, in one write."""
+        self._write(response(status, headers, body, keep_alive=keep_alive, head_only=head_only))
+        self._replied(keep_alive=keep_alive)
+
+    def open_stream(self, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
+        """The head of a streamed reply, and its first piece."""
+        chunked = self._chunked
+        head = stream_head(headers, keep_alive=keep_alive, chunked=chunked)
+        self._write(head + (chunk(data) if chunked else data))
+
+    def send(self, data: bytes) -> None:
+        """A further piece."""
+        self._write(chunk(data) if self._chunked else data)
+
+    def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
+        """The last piece; what has no chunks ends with the connection."""
+        chunked = self._chunked
+        self._write(chunk(data) + LAST_CHUNK if chunked else data)
+        self._replied(keep_alive=keep_alive and chunked)
+
+    def break_stream(self, data: bytes) -> None:
+        """The last piece of a stream that failed: without a last chunk nobody takes it for complete."""
+        chunked = self._chunked
+        self._write(chunk(data) if chunked else data)
+        if chunked:
+            self._replied(keep_alive=False)
         else:
-            self._linger()
+            self.cut()
 
     # What the listener calls.
 
@@ -159,6 +165,10 @@ class Connection(asyncio.Protocol):
             part = "head" if self._phase is Phase.HEAD else "body"
             self._fail(RequestTimeout(f"the request {part} took longer than {limit / 1e9:g} s; send it faster"))
 
+    def drain(self) -> None:
+        """Close after the reply that is being written, if there is one."""
+        self.draining = True
+
     @property
     def busy(self) -> bool:
         """Whether a request is being answered, or its answer is not wholly with the kernel."""
@@ -175,6 +185,42 @@ class Connection(asyncio.Protocol):
         self._leave()
         self._transport.abort()
 
+    # Writing.
+
+    @property
+    def _chunked(self) -> bool:
+        # HTTP/1.0 knows no chunks: there the end of the connection ends the body.
+        return self._exchange is not None and self._exchange.head.minor > 0
+
+    def _write(self, data: bytes) -> None:
+        """Hand bytes to the kernel, or hold them while the client does not read; beyond the limit the client is cut."""
+        if self._phase is Phase.CLOSED:
+            return
+        if self._stalled_ns == NEVER:
+            self._transport.write(data)
+            return
+        self._unsent += data
+        if len(self._unsent) + self._transport.get_write_buffer_size() > self._limits.unsent_bytes:
+            _log.warning("a client that does not read its stream was cut")
+            self.cut()
+
+    def _replied(self, *, keep_alive: bool) -> None:
+        """The reply to the current request is written."""
+        read_whole = self._phase is Phase.BUSY
+        self._exchange = None
+        if self._phase is Phase.CLOSED:
+            return
+        if keep_alive:
+            if self._early or self._events:
+                self._loop.call_soon(self._next)  # not here: other slots of this step wait for their bytes
+            else:
+                self._rest()
+        elif read_whole and not self._unsent:
+            self._phase = Phase.CLOSED
+            self._transport.close()
+        else:
+            self._linger()
+
     # Reading.
 
     def _feed(self, data: bytes | bytearray) -> None:
@@ -189,7 +235,7 @@ class Connection(asyncio.Protocol):
         self._deadline_ns = self._first_byte_ns + self._limits.head_ns
 
     def _advance(self) -> None:
-        while self._events and self._phase in _READING and self._stalled_ns == _NEVER:
+        while self._events and self._phase in _READING and self._stalled_ns == NEVER:
             event = self._events.popleft()
             if isinstance(event, Message):
                 self._on_message(event)
@@ -230,7 +276,7 @@ class Connection(asyncio.Protocol):
         exchange.body = message.body
         exchange.mark(Stage.READ)
         self._phase = Phase.BUSY
-        self._deadline_ns = _NEVER
+        self._deadline_ns = NEVER
         if self._refusal is not None or exchange.action is None:
             exchange.error(self._refusal or ZerolayerError("no action for this path; this is a defect of the server"))
             return
@@ -260,7 +306,7 @@ class Connection(asyncio.Protocol):
         self._phase = Phase.LINGER
         self._early.clear()
         if self._unsent:
-            self._deadline_ns = _NEVER  # the stall limit holds
+            self._deadline_ns = NEVER  # the stall limit holds
             return
         self._deadline_ns = self._site.clock_ns() + self._limits.linger_ns
         if self._transport.can_write_eof():

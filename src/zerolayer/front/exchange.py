@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from zerolayer.errors import Infeasible, InvalidRequest, MethodNotAllowed, SlotsBusy, Unavailable, ZerolayerError
+from zerolayer.front.caller import Caller
 from zerolayer.front.defect import log_defect
 from zerolayer.front.site import Header, Site
 from zerolayer.observe.stages import Stage, StageClock
 from zerolayer.wire.http1 import Head
-from zerolayer.wire.http1_reply import LAST_CHUNK, chunk, response, retry_headers, stream_head
+from zerolayer.wire.http1_reply import retry_headers
 from zerolayer.wire.openai_reply import error_body
 
 JSON: Final[Header] = (b"content-type", b"application/json")
@@ -23,6 +24,7 @@ _EVENT_STREAM: Final[tuple[Header, ...]] = (
 _AWAY: Final[tuple[Header, ...]] = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
 
+NEVER: Final = 1 << 63
 Action = Callable[["Exchange"], None]
 Headers = tuple[Header, ...]
 ErrorReply = tuple[int, Headers, bytes]
@@ -30,29 +32,44 @@ _UNREADABLE: Final = Head("", "", "", (), 1, False, False, 0)
 
 
 class Carrier(Protocol):
-    """What an exchange needs of its connection."""
+    """What an exchange needs of its connection, or of its stream of one. Each call is one write at most."""
 
     draining: bool
 
-    def write(self, data: bytes) -> None:
-        """Hand bytes to the kernel."""
+    @property
+    def caller(self) -> Caller:
+        """Who is at the other end."""
 
-    def replied(self, *, keep_alive: bool) -> None:
-        """The reply is written."""
+    def reply(self, status: int, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool) -> None:
+        """A complete reply."""
+
+    def open_stream(self, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
+        """The head of a 200 whose body comes in pieces, and the first of them."""
+
+    def send(self, data: bytes) -> None:
+        """A further piece."""
+
+    def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:
+        """The last piece; trailers exist on HTTP/2 only."""
+
+    def break_stream(self, data: bytes) -> None:
+        """The last piece of a body that nobody must take for complete."""
 
     def cut(self) -> None:
-        """Reset the connection."""
+        """Reset the connection, or the stream."""
 
 
 class Exchange:
     """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end.
 
-    A route may set ``media``, the headers of a streamed reply, and ``explain``, the form of an error.
+    A route may set, before the body is read: ``media``, the headers of a streamed reply; ``explain``, the form of an
+    error; ``intake``, who takes the body piece by piece, with True at its end (HTTP/2 only); ``expired``, who is called
+    when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
     """
 
     __slots__ = (
-        "_connection", "_left", "_site", "action", "allow", "body", "explain", "head", "media", "on_gone",
-        "request_id", "stages", "streaming",
+        "_connection", "_left", "_parked", "_site", "action", "allow", "body", "deadline_ns", "expired", "explain",
+        "head", "intake", "media", "more_headers", "on_gone", "request_id", "stages", "streaming",
     )  # fmt: skip
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
@@ -66,9 +83,14 @@ class Exchange:
         self.allow = b""
         self.on_gone: Callable[[], None] | None = None
         self.streaming = False
+        self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
         self.media: tuple[Header, ...] = _EVENT_STREAM
         self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
+        self.intake: Callable[[bytes, bool], None] | None = None
+        self.expired: Callable[[], None] | None = None
+        self.deadline_ns = NEVER
         self._left = False
+        self._parked = False
         site.glue.enter(first_byte_ns)
 
     def mark(self, stage: Stage) -> None:
@@ -80,11 +102,11 @@ class Exchange:
         if self._left:
             return
         keep_alive = keep_alive and self._keep_alive
+        common = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.more_headers)
+        self._finish()
         head_only = self.head.method == "HEAD"
-        common = self._site.headers(self.request_id, self.head.get(b"origin"))
-        data = response(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
-        self._last_write(data)
-        self._connection.replied(keep_alive=keep_alive)
+        self._connection.reply(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
+        self._leave(Stage.WRITE)
 
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
@@ -102,28 +124,41 @@ class Exchange:
 
     def stream(self, events: bytes) -> None:
         """Events of one step, in one write; the first call brings the head."""
-        if not self._left:
-            framed = chunk(events) if self._chunked else events
-            self._connection.write(self._opened(framed))
+        if self._left:
+            return
+        if self.streaming:
+            self._connection.send(events)
+        else:
+            self._open(events)
 
-    def end_stream(self, events: bytes) -> None:
+    def end_stream(self, events: bytes, trailers: tuple[Header, ...] = ()) -> None:
         """The last events; the stream ends as complete."""
         if self._left:
             return
-        framed = chunk(events) + LAST_CHUNK if self._chunked else events
-        keep_alive = self._keep_alive and self._chunked
-        self._last_write(self._opened(framed))
-        self._connection.replied(keep_alive=keep_alive)
+        if not self.streaming:
+            self._open(b"")
+        self._finish()
+        self._connection.end_stream(events, trailers, keep_alive=self._keep_alive)
+        self._leave(Stage.WRITE)
 
     def break_stream(self, events: bytes) -> None:
-        """The last events of a stream that failed: without a last chunk nobody takes it for complete."""
+        """The last events of a stream that failed: nobody takes it for complete."""
         if self._left:
             return
-        self._last_write(chunk(events) if self._chunked else events)
-        if self._chunked:
-            self._connection.replied(keep_alive=False)
-        else:
-            self._connection.cut()
+        self._finish()
+        self._connection.break_stream(events)
+        self._leave(Stage.WRITE)
+
+    def park(self) -> None:
+        """The reply stays open and waits for news: from here on it is no work, and no glue."""
+        if not (self._left or self._parked):
+            self._parked = True
+            self._site.glue.leave(self._site.clock_ns())
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks: the process behind a Unix socket, the certificate behind TLS."""
+        return self._connection.caller
 
     def gone(self) -> None:
         """The client is away: nothing more can be written."""
@@ -133,19 +168,13 @@ class Exchange:
             on_gone()
 
     @property
-    def _chunked(self) -> bool:
-        return self.head.minor == 1  # HTTP/1.0 knows no chunks: there the end of the connection ends the body
-
-    @property
     def _keep_alive(self) -> bool:
         return self.head.keep_alive and not self._connection.draining
 
-    def _opened(self, framed: bytes) -> bytes:
-        if self.streaming:
-            return framed
+    def _open(self, events: bytes) -> None:
         self.streaming = True
-        headers = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.media)
-        return stream_head(headers, keep_alive=self._keep_alive, chunked=self._chunked) + framed
+        headers = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.media, *self.more_headers)
+        self._connection.open_stream(headers, events, keep_alive=self._keep_alive)
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()
@@ -159,11 +188,10 @@ class Exchange:
             extra = _FINAL
         return error.status, (JSON, *extra), error_body(error)
 
-    def _last_write(self, data: bytes) -> None:
+    def _finish(self) -> None:
+        """The last write is next."""
         self.on_gone = None
         self.mark(Stage.FRAME)
-        self._connection.write(data)
-        self._leave(Stage.WRITE)
 
     def _leave(self, last: Stage) -> None:
         """Close the account, once: a client that is cut by its own last write has left already."""
@@ -171,4 +199,5 @@ class Exchange:
             self._left = True
             now = self._site.clock_ns()
             self.stages.mark(last, now)
-            self._site.glue.leave(now)
+            if not self._parked:
+                self._site.glue.leave(now)

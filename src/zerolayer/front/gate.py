@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from zerolayer.contract import Listen, is_loopback
 from zerolayer.errors import OriginRefused, UnsupportedMediaType, ZerolayerError
 from zerolayer.wire.http1 import Head
 
@@ -32,6 +33,14 @@ class Gate(msgspec.Struct, frozen=True):
 
     def check(self, head: Head) -> ZerolayerError | None:
         """The refusal for this head, or None."""
+        refusal = self.check_caller(head)
+        if refusal is None and head.method == "POST":
+            media = self.media.get(head.path, _JSON_ONLY)
+            refusal = _check_media(head, media, from_browser=head.get(b"origin") is not None)
+        return refusal
+
+    def check_caller(self, head: Head) -> ZerolayerError | None:
+        """The same without the media type; whoever calls this looks at that himself."""
         host = head.get(b"host")
         if self.hosts and (host is None or _name_of(host) not in self.hosts):
             return OriginRefused(
@@ -43,8 +52,6 @@ class Gate(msgspec.Struct, frozen=True):
             return OriginRefused(
                 "this browser page may not call the service; its operator can allow one with --cors ORIGIN"
             )
-        if head.method == "POST":
-            return _check_media(head, self.media.get(head.path, _JSON_ONLY), from_browser=origin is not None)
         return None
 
 
@@ -52,6 +59,12 @@ def local_hosts(bound: str) -> frozenset[bytes]:
     """The names that a listener on the loopback address ``bound`` answers to."""
     name = f"[{bound}]" if ":" in bound else bound
     return _LOCAL | {name.lower().encode("ascii")}
+
+
+def hosts_of(listen: Listen) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """The host names that the service and its admin listener answer to; empty = any."""
+    guarded = is_loopback(listen.host) and not listen.insecure
+    return local_hosts(listen.host) if guarded else frozenset(), local_hosts(listen.admin_address[0])
 
 
 def media_type(content_type: bytes) -> bytes:

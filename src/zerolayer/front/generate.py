@@ -7,7 +7,7 @@ held meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
 
@@ -17,7 +17,7 @@ from zerolayer.front.exchange import Exchange
 from zerolayer.front.site import Site
 from zerolayer.front.stream import BodyForm, EventForm, Form, Reply
 from zerolayer.front.transcript import Transcript
-from zerolayer.guard.guard import Guard, Reservation
+from zerolayer.guard.guard import Guard, Prompt, Reservation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
@@ -77,21 +77,21 @@ class Generator:
         if reservation.long:
             self._tokenise_aside(exchange, request, reservation)
         else:
-            self._tokenise(exchange, request, reservation, partial(self._guard.tokenise, request))
+            self._tokenise(exchange, request, reservation, partial(self._guard.prompt, request))
 
     def _tokenise_aside(self, exchange: Exchange, request: Request, reservation: Reservation) -> None:
-        future = self._helper.submit(self._guard.tokenise, request)
+        future = self._helper.submit(self._guard.prompt, request)
         exchange.on_gone = partial(self._give_up, future, reservation)
         arrived = partial(self._tokenised, exchange, request, reservation)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))
 
-    def _give_up(self, future: Future[list[int]], reservation: Reservation) -> None:
+    def _give_up(self, future: Future[Prompt], reservation: Reservation) -> None:
         """The client left before its prompt was tokenised; the engine has not heard of it."""
         future.cancel()
         self._guard.release(reservation)
 
     def _tokenised(
-        self, exchange: Exchange, request: Request, reservation: Reservation, future: Future[list[int]]
+        self, exchange: Exchange, request: Request, reservation: Reservation, future: Future[Prompt]
     ) -> None:
         if exchange.on_gone is not None:  # else it has left, and its slot with it
             exchange.on_gone = None
@@ -101,14 +101,14 @@ class Generator:
                 exchange.defect(error)
 
     def _tokenise(
-        self, exchange: Exchange, request: Request, reservation: Reservation, result: Callable[[], Sequence[int]]
+        self, exchange: Exchange, request: Request, reservation: Reservation, result: Callable[[], Prompt]
     ) -> None:
-        """``result`` gives the ids or raises; whatever fails from here to the engine gives the slot back."""
+        """``result`` gives the prompt or raises; whatever fails from here to the engine gives the slot back."""
         started = False
         try:
-            ids = result()
+            prompt = result()
             exchange.mark(Stage.TOKENISE)
-            self._start(exchange, request, reservation, ids)
+            self._start(exchange, request, reservation, prompt)
             started = True
         except ZerolayerError as error:
             exchange.error(error)
@@ -116,18 +116,22 @@ class Generator:
             if not started:
                 self._guard.release(reservation)
 
-    def _start(self, exchange: Exchange, request: Request, reservation: Reservation, ids: Sequence[int]) -> None:
-        generation = self._guard.confirm(reservation, request, ids)
+    def _start(self, exchange: Exchange, request: Request, reservation: Reservation, prompt: Prompt) -> None:
+        generation = self._guard.confirm(reservation, request, prompt.ids)
         transcript, form = self._answer(exchange, request)
         reply = Reply(
             exchange,
             transcript,
             form,
             self._site.metrics,
-            prompt_tokens=len(ids),
+            prompt_tokens=len(prompt.ids),
             max_tokens=generation.max_tokens,
             deadline_ms=self._deadline_ms,
+            truncated_messages=prompt.truncated,
+            dropped_duplicates=prompt.duplicates,
         )
+        if prompt.truncated:
+            exchange.more_headers = ((b"x-zl-truncated", b"%d" % prompt.truncated),)
         exchange.on_gone = partial(self._abandon, reservation.slot, reply)
         exchange.mark(Stage.GUARD)
         self._dispatcher.start(reservation.slot, generation, reply)

@@ -17,13 +17,15 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 def greeting(contract: Contract, name: str, info: EngineInfo, port: int, admin_port: int, connections: int) -> str:
     """The text for stdout. ``connections`` is the limit that holds, which the system may have lowered."""
     host = contract.listen.host
-    address = f"http://{_ANY.get(host, f'[{host}]' if ':' in host else host)}:{port}"
+    scheme = "https" if contract.listen.certificate else "http"
+    address = f"{scheme}://{_ANY.get(host, f'[{host}]' if ':' in host else host)}:{port}"
     question = [{"role": "user", "content": "Why is the sky blue?"}]
     body = json.dumps({"model": name, "stream": True, "messages": question})
     threads = f"{info.threads} thread{'s' if info.threads != 1 else ''}"
     lines = [
         f"zerolayer {zerolayer.__version__} is ready ({process_age_s():.2f} s after the process started)",
         f"  address   {address}/v1",
+        *([f"  socket    {contract.listen.unix}"] if contract.listen.unix else []),
         f"  metrics   http://{contract.listen.admin.rpartition(':')[0]}:{admin_port}/metrics",
         f"  model     {name}",
         f"  engine    {info.engine}, kernels {info.kernels}, {info.weights} weights, {threads}",

@@ -13,12 +13,15 @@ import logging
 import os
 import resource
 import socket
+import stat
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 from zerolayer.contract import is_loopback
 from zerolayer.errors import StartupError
-from zerolayer.front.connection import Connection
+from zerolayer.front.site import Peer
+from zerolayer.front.tls import HANDSHAKE_S, SHUTDOWN_S, Tls
 
 _log = logging.getLogger("zerolayer.front")
 
@@ -66,6 +69,43 @@ def bind(host: str, port: int, *, insecure: bool, flag: str) -> list[socket.sock
     return sockets
 
 
+def bind_unix(path: str) -> socket.socket:
+    """A listening Unix socket that only this user may connect to (mode 0600). Raises ``StartupError``.
+
+    What a server that died left behind is taken over; a socket that still answers, or any other file, is not.
+    """
+    _remove_stale(path)
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        opened.setblocking(False)
+        opened.bind(path)
+        opened.listen(BACKLOG)
+    except OSError as error:
+        opened.close()
+        raise StartupError(
+            f"cannot listen on {path} ({errno.errorcode.get(error.errno or 0, 'no reason')}). Give --unix a path in a "
+            "folder that you may write to, at most 107 bytes long."
+        ) from None
+    finally:
+        os.umask(before)
+    return opened
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        if not stat.S_ISSOCK(Path(path).lstat().st_mode):
+            raise StartupError(f"{path} exists and is no socket. Give --unix another path, or remove that file.")
+    except OSError:
+        return  # there is nothing, or bind will say what is wrong
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        refused = probe.connect_ex(path) == errno.ECONNREFUSED
+    if not refused:
+        raise StartupError(f"{path} is in use, perhaps by another zerolayer. Stop that, or give --unix another path.")
+    Path(path).unlink(missing_ok=True)
+
+
 def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -94,22 +134,27 @@ def _bind_failure(error: OSError, host: str, port: int, flag: str) -> StartupErr
 
 
 class Listener:
-    """Accepts on ``sockets`` until ``stop``. ``make`` builds a connection, which joins ``connections`` itself."""
+    """Accepts on ``sockets`` until ``stop``. ``make`` builds a connection, which joins ``connections`` itself.
+
+    With ``tls`` they speak it, and nothing else.
+    """
 
     def __init__(
         self,
         sockets: list[socket.socket],
-        make: Callable[[], Connection],
-        connections: set[Connection],
+        make: Callable[[], asyncio.Protocol],
+        connections: set[Peer],
         *,
         limit: int,
         busy: Callable[[], bytes],
+        tls: Tls | None = None,
     ) -> None:
         self._sockets = sockets
         self._make = make
         self._connections = connections
         self._limit = limit
         self._busy = busy  # renders the reply to a connection over the limit
+        self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[object]] = set()
         self._refused: deque[socket.socket] = deque()
@@ -135,6 +180,9 @@ class Listener:
             return
         self._pause()
         self._stopped = True
+        for listening in self._sockets:
+            if listening.family == socket.AF_UNIX:
+                Path(listening.getsockname()).unlink(missing_ok=True)
         for closed in (*self._sockets, *self._refused):
             closed.close()
         self._refused.clear()
@@ -168,20 +216,31 @@ class Listener:
             if len(self._refused) > _LINGERING:
                 self._refused.popleft().close()
             return
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if accepted.family != socket.AF_UNIX:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         opening: asyncio.Task[object] = self._loop.create_task(self._open(accepted))
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 
     async def _open(self, accepted: socket.socket) -> None:
         try:
-            await self._loop.connect_accepted_socket(self._make, accepted)
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(self._make, accepted)
+            else:
+                await self._loop.connect_accepted_socket(
+                    self._make,
+                    accepted,
+                    ssl=self._tls.context,
+                    ssl_handshake_timeout=HANDSHAKE_S,
+                    ssl_shutdown_timeout=SHUTDOWN_S,
+                )
         except OSError:
             accepted.close()
 
     def _refuse(self, accepted: socket.socket) -> None:
         try:
-            accepted.send(self._busy())
+            if self._tls is None:  # a handshake is more than a refusal may cost
+                accepted.send(self._busy())
             accepted.shutdown(socket.SHUT_WR)
         except OSError:
             accepted.close()

@@ -8,22 +8,31 @@ from typing import Final
 from zerolayer.errors import MethodNotAllowed, NotFound, ZerolayerError
 from zerolayer.front.exchange import Action, Exchange
 from zerolayer.front.gate import Gate
+from zerolayer.front.grpc import Calls
 from zerolayer.front.site import Header
+from zerolayer.wire.grpc import is_grpc
 
 _MAX_PREFLIGHT_BYTES: Final = 2048
 
 
 class Routes:
-    """``table`` is path -> method -> action; a path that ends in ``/`` stands for everything below it."""
+    """``table`` is path -> method -> action; a path that ends in ``/`` stands for everything below it.
 
-    def __init__(self, gate: Gate, table: Mapping[str, Mapping[str, Action]]) -> None:
+    ``calls`` are gRPC's paths, told from the others by the request's content type.
+    """
+
+    def __init__(self, gate: Gate, table: Mapping[str, Mapping[str, Action]], calls: Calls | None = None) -> None:
         self._gate = gate
+        self._calls = calls
         self._exact = {path: actions for path, actions in table.items() if not path.endswith("/")}
         self._below = {path: actions for path, actions in table.items() if path.endswith("/")}
 
     def check(self, exchange: Exchange) -> ZerolayerError | None:
         """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""
         head = exchange.head
+        if self._calls is not None and is_grpc(head.get(b"content-type")):
+            refusal = self._calls.check(exchange)  # first, for it also sets the form in which errors are told
+            return self._gate.check_caller(head) or refusal
         refusal = self._gate.check(head)
         if refusal is not None:
             return refusal

@@ -6,6 +6,8 @@ import itertools
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
@@ -15,7 +17,10 @@ from zerolayer.wire.http1 import Head
 
 _REQUEST_ID_BYTES = 128
 _ALLOW_ORIGIN = b"access-control-allow-origin"
-_EXPOSED = b"x-request-id, x-server-time, x-zl-load, server-timing, retry-after, retry-after-ms, x-should-retry"
+_EXPOSED = (
+    b"x-request-id, x-server-time, x-zl-load, x-zl-truncated, server-timing, "
+    b"retry-after, retry-after-ms, x-should-retry"
+)
 
 Header = tuple[bytes, bytes]
 
@@ -31,6 +36,26 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     idle_ns: int = 60_000_000_000  # no request in progress
     stall_ns: int = 30_000_000_000  # no byte taken by a client that has a full buffer of ours
     linger_ns: int = 2_000_000_000  # after an early refusal, for the client to read it
+
+
+class Peer(Protocol):
+    """A connection, whatever it speaks, as its listener and the sweep see it."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered, or its answer is not wholly with the kernel."""
+
+    def expire(self, now_ns: int) -> None:
+        """End what has taken too long."""
+
+    def drain(self) -> None:
+        """Finish what is being answered, and take no more."""
+
+    def close(self) -> None:
+        """Give the kernel what was written, then close."""
+
+    def cut(self) -> None:
+        """Reset the connection now."""
 
 
 class RequestIds:
@@ -69,7 +94,7 @@ class Site:
     def headers(self, request_id: str, origin: bytes | None = None) -> list[Header]:
         """The headers of every reply; ``origin`` is what the request's header of that name said."""
         headers = [
-            (b"server", b"zerolayer/" + self.version.encode()),
+            (b"server", _server(self.version)),
             (b"x-server-time", b"%.6f" % self.wall_s()),
             (b"x-request-id", request_id.encode("ascii")),
             (b"x-zl-load", self.load()),
@@ -79,3 +104,8 @@ class Site:
             if origin is not None and origin in self.origins:
                 headers += ((_ALLOW_ORIGIN, origin), (b"access-control-expose-headers", _EXPOSED))
         return headers
+
+
+@lru_cache(1)
+def _server(version: str) -> bytes:
+    return b"zerolayer/" + version.encode()

@@ -146,6 +146,14 @@ static void int8_gemm(const Matrix& m, const Activations& a, int rows, int begin
 #endif
 }
 
+// RMSNorm of v[n] in place; n is a multiple of 16.
+static void norm(float* v, int n, const float* gain, float eps) {
+  F16 squares = splat(0.0f);
+  for (int i = 0; i < n; i += 16) squares = fma(load(v + i), load(v + i), squares);
+  const F16 factor = splat(1.0f / __builtin_sqrtf(sum_lanes(squares) / float(n) + eps));
+  for (int i = 0; i < n; i += 16) store(v + i, mul(mul(load(v + i), factor), load(gain + i)));
+}
+
 // RoPE (Su et al., 2021), halves layout: dimension i pairs with i + head_dim / 2.
 static void rope(float* v, int head_dim, const float* cosine, const float* sine) {
   const int half = head_dim / 2;

@@ -23,7 +23,7 @@ class Head(msgspec.Struct, frozen=True):
     ``path`` is as sent, not percent-decoded; of an absolute-form target only the path is kept. ``query`` comes without
     its "?". Header names are lower-case; values are opaque bytes without surrounding white space, and may hold bytes
     above 0x7f. ``content_length`` is None when the body is chunked. ``minor`` is 0 for HTTP/1.0, whose clients know no
-    chunked replies.
+    chunked replies, 1 for HTTP/1.1, and 2 stands for HTTP/2.
     """
 
     method: str

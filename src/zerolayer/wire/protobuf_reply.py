@@ -36,6 +36,8 @@ def last(reason: FinishReason, usage: Usage, account: Account) -> bytes:
         + varint_field(2, account.max_tokens)
         + varint_field(3, account.deadline_ms)
         + message_field(4, b"".join(stages))
+        + varint_field(5, account.truncated_messages)
+        + varint_field(6, account.dropped_duplicates)
     )
     return varint_field(4, FINISH_NUMBERS[reason]) + message_field(5, counts) + message_field(6, applied)
 

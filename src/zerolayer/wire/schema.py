@@ -100,10 +100,12 @@ class Usage(msgspec.Struct, frozen=True):
     cached_tokens: int = 0
 
 
-class Account(msgspec.Struct, frozen=True):
+class Account(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the ``zerolayer`` member of a reply says: where the time went and what was applied."""
 
     stages_us: dict[str, int]  # the nine stages, microseconds
     program: str
     max_tokens: int
     deadline_ms: int
+    truncated_messages: int = 0  # oldest ones that were left out because the conversation was too long
+    dropped_duplicates: int = 0  # user messages that repeated the one before

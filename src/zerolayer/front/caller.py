@@ -1,0 +1,38 @@
+"""Who is at the other end of a connection, as far as the operating system or a certificate can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+_UCRED: Final = Struct("iII")  # struct ucred, unix(7)
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Each is None where there is no such thing.
+
+    ``pid``, ``uid`` and ``gid`` are those of whoever connected to a Unix socket, ``subject`` is the common name of the
+    client certificate that the listener has verified.
+    """
+
+    pid: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+    subject: str | None = None
+
+
+def caller_of(transport: asyncio.BaseTransport) -> Caller:
+    """Ask the transport."""
+    certificate = transport.get_extra_info("peercert")
+    if certificate:
+        names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+        return Caller(subject=names[0] if names else None)
+    connected = transport.get_extra_info("socket")
+    if connected is not None and connected.family == socket.AF_UNIX:
+        pid, uid, gid = _UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+        return Caller(pid, uid, gid)
+    return Caller()

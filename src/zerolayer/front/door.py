@@ -1,0 +1,102 @@
+"""The beginning of a connection: which protocol it speaks, told by ALPN under TLS or else by its first three bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from zerolayer.errors import Unavailable
+from zerolayer.front.connection import Connection, Router
+from zerolayer.front.http2_connection import Http2Connection
+from zerolayer.front.site import Peer, Site
+from zerolayer.wire.http1_reply import response
+from zerolayer.wire.openai_reply import error_body
+
+_PRI = b"PRI"  # no method of HTTP/1.1 begins so (RFC 9113 section 3.4)
+
+
+class Door(asyncio.Protocol):
+    """Created per accepted socket; hands it to a connection of one of two kinds as soon as it is clear which."""
+
+    def __init__(
+        self,
+        site: Site,
+        registry: set[Peer],
+        http1: Callable[[], Connection],
+        http2: Callable[[], Http2Connection],
+    ) -> None:
+        self._site = site
+        self._registry = registry
+        self._http1 = http1
+        self._http2 = http2
+        self._seen = b""
+        self._draining = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._registry.add(self)
+        self._deadline_ns = self._site.clock_ns() + self._site.limits.idle_ns
+        tls = transport.get_extra_info("ssl_object")
+        agreed = None if tls is None else tls.selected_alpn_protocol()
+        if agreed is not None:
+            self._enter(self._http2() if agreed == "h2" else self._http1())
+
+    def data_received(self, data: bytes) -> None:
+        self._seen += data
+        if self._seen.startswith(_PRI):
+            self._enter(self._http2())
+        elif not _PRI.startswith(self._seen):
+            self._enter(self._http1())
+        else:
+            self._deadline_ns = min(self._deadline_ns, self._site.clock_ns() + self._site.limits.head_ns)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._registry.discard(self)
+
+    @property
+    def busy(self) -> bool:
+        """Nothing is being answered here."""
+        return False
+
+    def expire(self, now_ns: int) -> None:
+        """Close a connection that says nothing, or not enough to tell what it speaks."""
+        if now_ns >= self._deadline_ns:
+            self._transport.close()
+
+    def drain(self) -> None:
+        """Whoever comes through later drains at once."""
+        self._draining = True
+
+    def close(self) -> None:
+        """Close."""
+        self._transport.close()
+
+    def cut(self) -> None:
+        """Reset."""
+        self._transport.abort()
+
+    def _enter(self, connection: Connection | Http2Connection) -> None:
+        self._registry.discard(self)
+        self._transport.set_protocol(connection)
+        connection.connection_made(self._transport)
+        if self._draining:
+            connection.drain()
+        if self._seen:
+            connection.data_received(self._seen)
+
+
+def door(site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> Door:
+    """A door to both protocols and the same routes."""
+    http1 = partial(Connection, site, router, registry, loop)
+    http2 = partial(Http2Connection, site, router, registry, loop)
+    return Door(site, registry, http1, http2)
+
+
+def over_limit(site: Site, connections: int) -> bytes:
+    """What a connection is told that comes when there are ``connections`` already; it has asked for nothing yet."""
+    error = Unavailable(f"the limit of {connections} connections is reached; close idle ones or try again in a second")
+    retry = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
+    headers = (*site.headers(site.ids.new()), (b"content-type", b"application/json"), *retry)
+    return response(error.status, headers, error_body(error), keep_alive=False)

@@ -1,0 +1,146 @@
+"""gRPC calls on HTTP/2 streams, and the table by which a service offers its methods.
+
+To offer a method, put it into the table that ``serve`` hands to ``Calls``: the path ``/package.Service/Method`` -> a
+``Method`` with a handler, a function of the call and one request message (bytes, not decoded). The handler answers at
+once or later, on the loop: ``call.send`` any number of messages, then ``call.finish`` or ``call.fail``. A
+``ZerolayerError`` that it raises fails the call, anything else is a defect and costs this call only. If the client
+leaves or its deadline passes first, ``call.on_gone`` is called, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from zerolayer.errors import DeadlineExceeded, InvalidRequest, UnknownMethod, UnsupportedMediaType, ZerolayerError
+from zerolayer.front.exchange import ErrorReply, Exchange, Headers
+from zerolayer.observe.stages import Stage
+from zerolayer.wire.grpc import CONTENT_TYPE, OK_TRAILERS, Deframer, frame, parse_timeout, status_trailers
+from zerolayer.wire.http1_head import Head
+
+_HTTP2: Final = 2
+
+Handler = Callable[["GrpcCall", bytes | None], None]
+
+
+class Method(msgspec.Struct, frozen=True):
+    """``handler`` gets the one message of a call. With ``streaming`` it gets each message as it comes, then None."""
+
+    handler: Handler
+    streaming: bool = False
+
+
+class GrpcCall:
+    """One call. ``metadata`` is the request's head; ``exchange`` has the account, the caller and the request id."""
+
+    __slots__ = ("_deframer", "_messages", "_method", "exchange")
+
+    def __init__(self, exchange: Exchange, method: Method, message_bytes: int) -> None:
+        self.exchange = exchange
+        self._method = method
+        self._deframer = Deframer(message_bytes)
+        self._messages = 0
+
+    @property
+    def metadata(self) -> Head:
+        """What the client said before its message."""
+        return self.exchange.head
+
+    @property
+    def deadline_ns(self) -> int:
+        """Monotonic nanoseconds of the client's ``grpc-timeout``; 2^63 without one."""
+        return self.exchange.deadline_ns
+
+    @property
+    def on_gone(self) -> Callable[[], None] | None:
+        """Called once if the client leaves, or its deadline passes, before the end."""
+        return self.exchange.on_gone
+
+    @on_gone.setter
+    def on_gone(self, gone: Callable[[], None] | None) -> None:
+        self.exchange.on_gone = gone
+
+    def send(self, message: bytes) -> None:
+        """One message to the client."""
+        self.exchange.stream(frame(message))
+
+    def finish(self, message: bytes | None = None) -> None:
+        """The last message, if any, and the status OK."""
+        self.exchange.end_stream(b"" if message is None else frame(message), OK_TRAILERS)
+
+    def fail(self, error: ZerolayerError) -> None:
+        """The status of ``error``, whatever was sent before."""
+        if self.exchange.streaming:
+            self.exchange.end_stream(b"", status_trailers(error))
+        else:
+            self.exchange.error(error)
+
+    def take(self, data: bytes, ended: bool) -> None:
+        """Bytes of the request's body."""
+        try:
+            messages = self._deframer.receive(data)
+            if ended and self._deframer.partial:
+                raise InvalidRequest("the call ends within a message")
+            if not self._method.streaming:
+                self._messages += len(messages)
+                if self._messages > 1 or (ended and not self._messages):
+                    raise InvalidRequest("this method takes exactly one message")
+            self.exchange.mark(Stage.PARSE)
+            for message in messages:
+                self._method.handler(self, message)
+            if ended and self._method.streaming:
+                self._method.handler(self, None)
+        except ZerolayerError as error:
+            self.fail(error)
+
+    def take_whole(self, exchange: Exchange) -> None:
+        """The action of a call that is not streamed by its client."""
+        self.take(exchange.body, True)
+
+    def expire(self) -> None:
+        """The client's deadline has passed."""
+        gone, self.exchange.on_gone = self.exchange.on_gone, None
+        if gone is not None:
+            gone()
+        self.fail(DeadlineExceeded("the deadline of this call passed before its reply was complete"))
+
+
+class Calls:
+    """Path -> method. ``clock_ns`` is monotonic; a message has at most ``message_bytes``."""
+
+    def __init__(self, methods: Mapping[str, Method], clock_ns: Callable[[], int], message_bytes: int) -> None:
+        self._methods = methods
+        self._clock_ns = clock_ns
+        self._message_bytes = message_bytes
+
+    def check(self, exchange: Exchange) -> ZerolayerError | None:
+        """Decide on the head alone; prepares the exchange for its call or returns the refusal."""
+        head = exchange.head
+        if head.minor < _HTTP2:
+            return UnsupportedMediaType("gRPC needs HTTP/2; use a gRPC client, or send JSON to /v1/chat/completions")
+        exchange.explain = _explain
+        exchange.media = (CONTENT_TYPE,)
+        method = self._methods.get(head.path)
+        if method is None or head.method != "POST":
+            return UnknownMethod("there is no such method; server reflection or the .proto file lists what exists")
+        call = GrpcCall(exchange, method, self._message_bytes)
+        timeout = head.get(b"grpc-timeout")
+        if timeout is not None:
+            try:
+                exchange.deadline_ns = self._clock_ns() + parse_timeout(timeout)
+            except InvalidRequest as error:
+                return error
+            exchange.expired = call.expire
+        if method.streaming:
+            exchange.intake = call.take
+        else:
+            exchange.action = call.take_whole
+        return None
+
+
+def _explain(error: ZerolayerError) -> ErrorReply:
+    """Trailers-only: the status in the only HEADERS, HTTP 200 whatever happened."""
+    headers: Headers = (CONTENT_TYPE, *status_trailers(error))
+    return 200, headers, b""

@@ -1,0 +1,388 @@
+"""One HTTP/2 connection: many requests at once, one write for all of them (RFC 9113).
+
+Bytes that replies produce are collected by ``wire/http2`` and written once: at the end of what arrived, or once in the
+turn of the loop after a step, for all streams that the step gave a token. Flow control decides what may leave; what
+may not is held up to a limit, beyond which its stream is cancelled. As on HTTP/1.1 every wait has an end, and one sweep
+over all connections looks for what has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, cast
+
+from zerolayer.errors import RequestTimeout, ZerolayerError
+from zerolayer.front.caller import Caller, caller_of
+from zerolayer.front.connection import Router
+from zerolayer.front.exchange import NEVER, Exchange, Headers
+from zerolayer.front.http2_limits import http2_limits
+from zerolayer.front.site import Peer, Site
+from zerolayer.observe.stages import Stage
+from zerolayer.wire.http2 import Code, Http2Protocol
+from zerolayer.wire.http2_events import Chunk, Closed, Event, Gone, Message, Opened, Refused
+
+_log = logging.getLogger("zerolayer.front")
+
+_PERIOD_NS: Final = 1_000_000_000
+_WITHOUT_LENGTH: Final = frozenset({204, 304})
+
+
+class Http2Stream:
+    """One request's way back."""
+
+    __slots__ = ("_connection", "deadline_ns", "exchange", "id")
+
+    draining = False  # the connection says it, once for all its streams
+
+    def __init__(self, connection: Http2Connection, stream_id: int, deadline_ns: int) -> None:
+        self._connection = connection
+        self.id = stream_id
+        self.deadline_ns = deadline_ns  # of the request's body
+        self.exchange: Exchange
+
+    @property
+    def caller(self) -> Caller:
+        """Who is at the other end."""
+        return self._connection.caller
+
+    def reply(self, status: int, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool) -> None:  # noqa: ARG002 - HTTP/2 has no such choice
+        """A complete reply. Without a body it has no length either: the gRPC trailers-only form is such a reply."""
+        if body and status not in _WITHOUT_LENGTH:
+            headers = (*headers, (b"content-length", b"%d" % len(body)))
+        self._connection.reply(self, status, headers, b"" if head_only else body)
+
+    def open_stream(self, headers: Headers, data: bytes, *, keep_alive: bool) -> None:  # noqa: ARG002
+        """The head of a streamed reply, and its first piece."""
+        self._connection.open_stream(self, headers, data)
+
+    def send(self, data: bytes) -> None:
+        """A further piece."""
+        self._connection.send(self, data)
+
+    def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:  # noqa: ARG002
+        """The last piece."""
+        self._connection.end_stream(self, data, trailers)
+
+    def break_stream(self, data: bytes) -> None:
+        """The last piece of a stream that failed: the reset after it says so."""
+        self._connection.send(self, data)
+        self._connection.reset(self, Code.INTERNAL_ERROR)
+
+    def cut(self) -> None:
+        """Reset the stream."""
+        self._connection.reset(self, Code.INTERNAL_ERROR)
+        self.exchange.gone()
+
+
+class Http2Connection(asyncio.Protocol):
+    """All methods run on the loop."""
+
+    def __init__(self, site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> None:
+        self._site = site
+        self._router = router
+        self._registry = registry
+        self._loop = loop
+        self._limits = site.limits
+        self._core = Http2Protocol(http2_limits(site.limits))
+        self._streams: dict[int, Http2Stream] = {}  # being answered
+        self._waits: dict[int, tuple[int, int]] = {}  # stream without a window -> bytes it had sent, and since when
+        self._now_ns = 0
+        self._frames = 0
+        self._frame_ns = NEVER  # until when the frame or head that has begun must be complete
+        self._idle_ns = NEVER
+        self._period_ns = 0
+        self._stalled_ns = NEVER
+        self._linger_ns = NEVER
+        self._receiving = False
+        self._scheduled = False
+        self._draining = False
+        self._closed = False
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._registry.add(self)
+        now = self._site.clock_ns()
+        self._frame_ns = now + self._limits.head_ns
+        self._idle_ns = now + self._limits.idle_ns
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closed:
+            return
+        self._now_ns = now = self._site.clock_ns()
+        core = self._core
+        self._receiving = True
+        for event in core.receive(data):
+            self._EVENTS[type(event)](self, event)
+        self._receiving = False
+        self._watch_frames(now)
+        self._flush()
+
+    def eof_received(self) -> None:
+        """As on HTTP/1.1, a client that closes its half is taken as gone."""
+        self._leave()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._leave()
+        self._registry.discard(self)
+
+    def pause_writing(self) -> None:
+        self._stalled_ns = self._site.clock_ns() + self._limits.stall_ns
+        self._core.hold(held=True)
+
+    def resume_writing(self) -> None:
+        self._stalled_ns = NEVER
+        self._core.hold(held=False)
+        self._flush()
+
+    # What the streams call.
+
+    @property
+    def caller(self) -> Caller:
+        """Who is at the other end."""
+        return caller_of(self._transport)
+
+    def reply(self, stream: Http2Stream, status: int, headers: Headers, body: bytes) -> None:
+        """A complete reply."""
+        self._core.reply(stream.id, status, headers, body)
+        self._done(stream)
+
+    def open_stream(self, stream: Http2Stream, headers: Headers, data: bytes) -> None:
+        """The head of a streamed reply, and its first piece."""
+        self._core.open_reply(stream.id, 200, headers)
+        self.send(stream, data)
+
+    def send(self, stream: Http2Stream, data: bytes) -> None:
+        """A piece; beyond the limit of unsent bytes the stream is cancelled."""
+        if self._core.send(stream.id, data):
+            self._wake()
+            return
+        _log.warning("a stream whose client gives no window was cancelled")
+        self.reset(stream, Code.ENHANCE_YOUR_CALM)
+        stream.exchange.gone()
+
+    def end_stream(self, stream: Http2Stream, data: bytes, trailers: Headers) -> None:
+        """The last piece."""
+        self._core.end(stream.id, data, trailers)
+        self._done(stream)
+
+    def reset(self, stream: Http2Stream, code: Code) -> None:
+        """End the stream without an end."""
+        self._core.reset(stream.id, code)
+        self._done(stream)
+
+    # What the listener calls.
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered, or its answer is not wholly with the kernel."""
+        return bool(self._streams) or self._core.streams > 0 or self._stalled_ns != NEVER
+
+    def expire(self, now_ns: int) -> None:
+        """End what has taken too long."""
+        if now_ns >= min(self._stalled_ns, self._linger_ns):
+            if self._linger_ns == NEVER:
+                _log.warning("a client that does not read its replies was cut")
+            self.cut()
+            return
+        if self._closed:
+            return
+        if now_ns >= self._period_ns:
+            self._period_ns = now_ns + _PERIOD_NS
+            self._core.new_period()
+        if now_ns >= (self._frame_ns if self._core.streams else min(self._frame_ns, self._idle_ns)):
+            self.close()
+            return
+        for stream in list(self._streams.values()):
+            self._expire_stream(stream, now_ns)
+        self._expire_waits(now_ns)
+        self._flush()
+
+    def drain(self) -> None:
+        """Answer what is running, then ask the client to go elsewhere, and close.
+
+        GOAWAY is not sent ahead of the running replies, though it may be: clients that are built on Python's ``h2``,
+        httpx among them, take nothing after it. What they ask for meanwhile is refused as retryable by its route.
+        """
+        self._draining = True
+        self._flush()
+
+    def close(self) -> None:
+        """Give the kernel what was written and say goodbye, then close."""
+        if self._closed:
+            return
+        self._core.go_away()
+        self._flush()
+        self._leave()
+        self._transport.close()
+
+    def cut(self) -> None:
+        """Reset the connection now; what was not sent is lost."""
+        self._leave()
+        self._transport.abort()
+
+    # Events.
+
+    def _on_opened(self, event: Opened) -> None:
+        stream = Http2Stream(self, event.stream_id, self._now_ns + self._limits.body_ns)
+        stream.exchange = exchange = Exchange(stream, self._site, event.head, self._now_ns)
+        self._streams[stream.id] = stream
+        if event.head is None:
+            return
+        refusal = self._router.check(exchange)
+        if refusal is not None:
+            exchange.error(refusal)
+            return
+        if event.head.expects_continue:
+            self._core.open_reply(stream.id, 100, ())
+        if exchange.intake is not None:
+            stream.deadline_ns = NEVER
+            early = self._core.incremental(stream.id)
+            if early:
+                self._take_in(exchange, early, ended=False)
+
+    def _on_message(self, event: Message) -> None:
+        stream = self._streams.get(event.stream_id)
+        if stream is None:
+            return  # refused on its head
+        exchange = stream.exchange
+        stream.deadline_ns = NEVER
+        exchange.mark(Stage.READ)
+        if exchange.intake is not None:
+            self._take_in(exchange, event.body, ended=True)
+        elif exchange.action is None:
+            exchange.error(ZerolayerError("no action for this path; this is a defect of the server"))
+        else:
+            exchange.body = event.body
+            try:
+                exchange.action(exchange)
+            except Exception as error:  # noqa: BLE001 - a defect costs its own request, nobody else's
+                exchange.defect(error)
+
+    def _on_chunk(self, event: Chunk) -> None:
+        stream = self._streams.get(event.stream_id)
+        if stream is not None:
+            self._take_in(stream.exchange, event.data, ended=event.ended)
+
+    def _on_refused(self, event: Refused) -> None:
+        stream = self._streams.get(event.stream_id)
+        if stream is not None:
+            stream.exchange.error(event.error)
+
+    def _on_gone(self, event: Gone) -> None:
+        self._waits.pop(event.stream_id, None)
+        stream = self._streams.pop(event.stream_id, None)
+        if stream is not None:
+            stream.exchange.gone()
+            self._rest()
+
+    def _on_closed(self, event: Closed) -> None:
+        """The client broke the protocol. Closing over unread bytes would destroy our GOAWAY, so linger for a moment."""
+        _log.info("a connection broke HTTP/2 and was closed (%s)", Code(event.code).name)
+        self._flush()
+        self._leave()
+        self._linger_ns = self._now_ns + self._limits.linger_ns
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    def _take_in(self, exchange: Exchange, data: bytes, *, ended: bool) -> None:
+        try:
+            if exchange.intake is not None:
+                exchange.intake(data, ended)
+        except Exception as error:  # noqa: BLE001 - as in _on_message
+            exchange.defect(error)
+
+    # Ends.
+
+    def _watch_frames(self, now: int) -> None:
+        """A frame or head that has begun must be complete in time, counted from the last one that was."""
+        core = self._core
+        if not (core.partial or core.reading_head):
+            self._frame_ns = NEVER
+        elif core.frames != self._frames and not core.reading_head:
+            self._frame_ns = now + self._limits.body_ns
+        elif self._frame_ns == NEVER:
+            self._frame_ns = now + (self._limits.head_ns if core.reading_head else self._limits.body_ns)
+        self._frames = core.frames
+
+    def _expire_stream(self, stream: Http2Stream, now_ns: int) -> None:
+        exchange = stream.exchange
+        if now_ns >= stream.deadline_ns:
+            limit = self._limits.body_ns / 1e9
+            exchange.error(RequestTimeout(f"the request body took longer than {limit:g} s; send it faster"))
+        elif now_ns >= exchange.deadline_ns and exchange.expired is not None:
+            exchange.expired()
+
+    def _expire_waits(self, now_ns: int) -> None:
+        """Reset streams whose client has taken nothing for too long."""
+        blocked = self._core.blocked()
+        waits = self._waits
+        self._waits = {}
+        for stream_id, sent in blocked.items():
+            before, since = waits.get(stream_id, (-1, now_ns))
+            if before != sent:
+                since = now_ns
+            if now_ns - since < self._limits.stall_ns:
+                self._waits[stream_id] = (sent, since)
+                continue
+            _log.warning("a stream whose client gives no window was cancelled")
+            self._core.reset(stream_id, Code.ENHANCE_YOUR_CALM)
+            self._on_gone(Gone(stream_id))
+
+    def _done(self, stream: Http2Stream) -> None:
+        self._streams.pop(stream.id, None)
+        self._rest()
+        self._wake()
+
+    def _rest(self) -> None:
+        if not self._streams:
+            self._idle_ns = self._site.clock_ns() + self._limits.idle_ns
+
+    def _wake(self) -> None:
+        """Write in the next turn of the loop: until then other streams of the same step add their bytes."""
+        if not (self._scheduled or self._receiving):
+            self._scheduled = True
+            self._loop.call_soon(self._flush_scheduled)
+
+    def _flush_scheduled(self) -> None:
+        self._scheduled = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._closed:
+            return
+        core = self._core
+        if self._stalled_ns != NEVER:
+            if core.out_bytes > self._limits.unsent_bytes:
+                _log.warning("a client that does not read its replies was cut")
+                self.cut()
+            return
+        ends = self._draining and not core.streams
+        if ends:
+            core.go_away()
+        if core.out_bytes:
+            self._transport.write(core.take())
+        if ends:
+            self._leave()
+            self._transport.close()
+
+    def _leave(self) -> None:
+        self._closed = True
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.exchange.gone()
+
+    _EVENTS: ClassVar[dict[type[Event], Callable[[Http2Connection, Any], None]]] = {
+        Opened: _on_opened,
+        Message: _on_message,
+        Chunk: _on_chunk,
+        Refused: _on_refused,
+        Gone: _on_gone,
+        Closed: _on_closed,
+    }

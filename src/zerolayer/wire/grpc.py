@@ -1,0 +1,104 @@
+"""gRPC over HTTP/2: messages with a length before them, status in trailers.
+
+Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md; pushback: gRFC A6. Messages are not compressed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from zerolayer.errors import BodyTooLarge, InvalidRequest, SlotsBusy, Unavailable, UnknownMethod, ZerolayerError
+
+Header = tuple[bytes, bytes]
+
+CONTENT_TYPE: Final[Header] = (b"content-type", b"application/grpc")
+OK_TRAILERS: Final[tuple[Header, ...]] = ((b"grpc-status", b"0"),)
+PREFIX_BYTES: Final = 5
+
+_TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_UNIT_NS: Final = {
+    b"H": 3_600_000_000_000,
+    b"M": 60_000_000_000,
+    b"S": 1_000_000_000,
+    b"m": 1_000_000,
+    b"u": 1000,
+    b"n": 1,
+}
+_NOT_PLAIN: Final = re.compile(rb"[^\x20-\x24\x26-\x7e]")
+_AWAY_MS: Final = 1000
+
+
+def is_grpc(content_type: bytes | None) -> bool:
+    """Whether a request with this content type is a gRPC call: ``application/grpc``, with or without ``+proto``."""
+    if content_type is None or not content_type.startswith(b"application/grpc"):
+        return False
+    return content_type[16:17] in (b"", b"+", b";")
+
+
+def frame(message: bytes) -> bytes:
+    """One message as it travels in DATA."""
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+class Deframer:
+    """Cuts DATA into messages of at most ``message_bytes``."""
+
+    def __init__(self, message_bytes: int) -> None:
+        self._message_bytes = message_bytes
+        self._buffer = bytearray()
+
+    @property
+    def partial(self) -> bool:
+        """Whether a message has begun and is not complete: no call may end so."""
+        return bool(self._buffer)
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """The messages that ``data`` completes. Raises ``BodyTooLarge``, ``InvalidRequest``, ``UnknownMethod``."""
+        self._buffer += data
+        messages: list[bytes] = []
+        at, size = 0, len(self._buffer)
+        while size - at >= PREFIX_BYTES:
+            length = int.from_bytes(self._buffer[at + 1 : at + PREFIX_BYTES], "big")
+            self._check(self._buffer[at], length)
+            end = at + PREFIX_BYTES + length
+            if end > size:
+                break
+            messages.append(bytes(self._buffer[at + PREFIX_BYTES : end]))
+            at = end
+        del self._buffer[:at]
+        return messages
+
+    def _check(self, flag: int, length: int) -> None:
+        if flag == 1:
+            raise UnknownMethod("compressed messages are not supported; send them without grpc-encoding")
+        if flag:
+            raise InvalidRequest("the first byte of a gRPC message must be 0")
+        if length > self._message_bytes:
+            raise BodyTooLarge(f"the message is larger than {self._message_bytes} bytes; send a shorter one")
+
+
+def parse_timeout(value: bytes) -> int:
+    """``grpc-timeout`` in nanoseconds. Raises ``InvalidRequest``."""
+    found = _TIMEOUT.fullmatch(value)
+    if found is None:
+        raise InvalidRequest("grpc-timeout must be up to eight digits and a unit of H, M, S, m, u or n")
+    return int(found[1]) * _UNIT_NS[found[2]]
+
+
+def percent_encoded(text: str) -> bytes:
+    """``grpc-message``: UTF-8 with everything but visible ASCII and space escaped, and the escape itself."""
+    return _NOT_PLAIN.sub(lambda found: b"%%%02X" % found[0][0], text.encode("utf-8", "replace"))
+
+
+def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
+    """The trailers of a call that failed; of a busy server with the milliseconds after which to come back."""
+    trailers = (
+        (b"grpc-status", b"%d" % error.grpc_code),
+        (b"grpc-message", percent_encoded(error.message)),
+    )
+    if isinstance(error, SlotsBusy):
+        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
+    if isinstance(error, Unavailable):  # a server that drains comes back as another process in about that time
+        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % _AWAY_MS))
+    return trailers

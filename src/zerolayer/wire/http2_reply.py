@@ -1,0 +1,50 @@
+"""Header blocks of HTTP/2 replies: literals without indexing (RFC 7541 section 6.2.2), no state, no Huffman coding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+_STATUS: Final = {200: b"\x88", 204: b"\x89", 206: b"\x8a", 304: b"\x8b", 400: b"\x8c", 404: b"\x8d", 500: b"\x8e"}
+_STATUS_NAME: Final = b"\x08\x03"  # the name of entry 8 of the static table, and a value of three bytes
+
+_LENGTHS: Final = tuple(b"%c" % size for size in range(0x7F))
+
+
+def reply_block(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The block of a reply's HEADERS. Names are lower-case. Raises ValueError when a header holds a line break."""
+    return (_STATUS.get(status) or _STATUS_NAME + b"%03d" % status) + header_block(headers)
+
+
+def header_block(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The block of trailers. Raises ValueError as ``reply_block``."""
+    parts: list[bytes] = []
+    values: list[bytes] = []
+    for name, value in headers:
+        size = len(value)
+        parts += (_name(name), _LENGTHS[size] if size < 0x7F else _length(size), value)
+        values.append(value)
+    joined = b"".join(values)
+    if b"\n" in joined or b"\r" in joined or b"\0" in joined:
+        raise ValueError("a header must not hold a line break")
+    return b"".join(parts)
+
+
+@lru_cache(256)
+def _name(name: bytes) -> bytes:
+    """The beginning of a literal; the names are those that the server's own code writes."""
+    return b"\0" + _length(len(name)) + name
+
+
+def _length(size: int) -> bytes:
+    """An integer with a prefix of seven bits (RFC 7541 section 5.1)."""
+    if size < 0x7F:
+        return b"%c" % size
+    size -= 0x7F
+    rest = bytearray([0x7F])
+    while size >= 0x80:
+        rest.append(0x80 | size & 0x7F)
+        size >>= 7
+    rest.append(size)
+    return bytes(rest)

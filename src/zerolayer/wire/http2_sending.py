@@ -1,0 +1,147 @@
+"""The sending half of an HTTP/2 connection: both flow-control windows, and frames waiting for them (RFC 9113 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zerolayer.wire.http2_frames import (
+    END_STREAM,
+    FRAME_BYTES,
+    LARGEST_WINDOW,
+    WINDOW,
+    Code,
+    ConnectionFault,
+    Kind,
+    StreamFault,
+    frame_header,
+    head_frames,
+)
+from zerolayer.wire.http2_stream import Stream
+
+
+class Sender:
+    """Collects frames until ``take``. ``on_end`` is told each stream whose last frame was collected.
+
+    While ``held`` is set no DATA leaves: the socket takes nothing, and a window is no reason to buffer in its place.
+    """
+
+    def __init__(self, on_end: Callable[[Stream], None]) -> None:
+        self._on_end = on_end
+        self._out: list[bytes | memoryview] = []
+        self.out_bytes = 0
+        self.window = WINDOW
+        self.initial_window = WINDOW
+        self.pending_bytes = 0
+        self.blocked: dict[int, Stream] = {}  # streams with pending data; those served last stand last
+        self.held = False
+
+    def take(self) -> bytes:
+        """What must be written now."""
+        data = b"".join(self._out)
+        self._out.clear()
+        self.out_bytes = 0
+        return data
+
+    def control(self, data: bytes) -> None:
+        """A frame that no window governs."""
+        self._out.append(data)
+        self.out_bytes += len(data)
+
+    def head(self, stream: Stream, block: bytes, *, ended: bool) -> None:
+        """The head of a reply; ``ended`` when that is all."""
+        self.control(head_frames(stream.id, block, ended=ended))
+        if ended:
+            self._on_end(stream)
+
+    def data(self, stream: Stream, data: bytes, ending: bytes | None) -> None:
+        """A piece of a reply. ``ending`` ends it: with trailers, or with END_STREAM when empty."""
+        size = len(data)
+        if size <= stream.window and size <= self.window and size <= FRAME_BYTES and not (stream.pending or self.held):
+            stream.window -= size
+            self.window -= size
+            last = END_STREAM if ending == b"" else 0
+            if size or last:
+                self._out += (frame_header(size, Kind.DATA, last, stream.id), data)
+                self.out_bytes += size
+                stream.sent_bytes += size
+            if ending is not None:
+                self._end(stream, ending)
+            return
+        if size:
+            stream.pending.append(data)
+            stream.pending_bytes += size
+            self.pending_bytes += size
+        stream.ending = ending
+        self.blocked[stream.id] = stream
+        self.pump()
+
+    def forget(self, stream: Stream) -> None:
+        """The stream is closed: what it had pending is void."""
+        if self.blocked.pop(stream.id, None) is not None:
+            self.pending_bytes -= stream.pending_bytes
+        stream.pending.clear()
+        stream.pending_bytes = 0
+
+    def pump(self) -> None:
+        """Send what the windows allow, a frame a stream in turn."""
+        while self.window > 0 and not self.held:
+            served = [stream for stream in self.blocked.values() if stream.window > 0 or not stream.pending]
+            if not served:
+                return
+            for stream in served:
+                if self.window <= 0:
+                    return
+                self._send_piece(stream)
+
+    def widen(self, stream: Stream | None, increment: int) -> None:
+        """The peer takes more. Raises ``ConnectionFault`` or ``StreamFault`` when a window grows past 2^31 - 1."""
+        if stream is None:
+            self.window += increment
+            if self.window > LARGEST_WINDOW:
+                raise ConnectionFault(Code.FLOW_CONTROL_ERROR)
+        else:
+            stream.window += increment
+            if stream.window > LARGEST_WINDOW:
+                raise StreamFault(stream.id, Code.FLOW_CONTROL_ERROR)
+        if self.blocked:
+            self.pump()
+
+    def set_initial_window(self, size: int, streams: dict[int, Stream]) -> None:
+        """A new first window for streams; the open ones are moved by the difference. Raises ``ConnectionFault``."""
+        change, self.initial_window = size - self.initial_window, size
+        for stream in streams.values():
+            stream.window += change
+            if stream.window > LARGEST_WINDOW:
+                raise ConnectionFault(Code.FLOW_CONTROL_ERROR)
+        self.pump()
+
+    def _send_piece(self, stream: Stream) -> None:
+        pending = stream.pending
+        if pending:
+            piece = pending[0]
+            size = min(len(piece), stream.window, self.window, FRAME_BYTES)
+            if size == len(piece):
+                pending.popleft()
+            else:
+                view = memoryview(piece)
+                piece, pending[0] = view[:size], view[size:]
+            stream.window -= size
+            self.window -= size
+            stream.pending_bytes -= size
+            self.pending_bytes -= size
+            stream.sent_bytes += size
+            last = END_STREAM if not pending and stream.ending == b"" else 0
+            self._out += (frame_header(size, Kind.DATA, last, stream.id), piece)
+            self.out_bytes += size
+        elif stream.ending == b"":
+            self.control(frame_header(0, Kind.DATA, END_STREAM, stream.id))
+        del self.blocked[stream.id]
+        if pending:
+            self.blocked[stream.id] = stream
+        elif stream.ending is not None:
+            self._end(stream, stream.ending)
+
+    def _end(self, stream: Stream, ending: bytes) -> None:
+        if ending:
+            self.control(head_frames(stream.id, ending, ended=True))
+        self._on_end(stream)

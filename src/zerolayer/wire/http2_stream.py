@@ -1,0 +1,64 @@
+"""One stream of an HTTP/2 connection, and the table of its states (RFC 9113 section 5.1)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from enum import IntEnum, auto
+from typing import Final
+
+
+class State(IntEnum):
+    """States that a server's stream is kept in; a closed one is forgotten, an idle one does not exist yet."""
+
+    OPEN = auto()  # the request is not complete
+    HALF_CLOSED_REMOTE = auto()  # it is, and the reply is not
+    CLOSED = auto()
+
+
+class Step(IntEnum):
+    """What moves a stream."""
+
+    END_RECEIVED = auto()
+    END_SENT = auto()
+    RESET = auto()
+
+
+# A reply that ends before its request does closes the stream: the server then asks for no more with RST_STREAM
+# (section 8.1), so "half-closed (local)" is never waited in.
+NEXT: Final[Mapping[tuple[State, Step], State]] = {
+    (State.OPEN, Step.END_RECEIVED): State.HALF_CLOSED_REMOTE,
+    (State.OPEN, Step.END_SENT): State.CLOSED,
+    (State.OPEN, Step.RESET): State.CLOSED,
+    (State.HALF_CLOSED_REMOTE, Step.END_SENT): State.CLOSED,
+    (State.HALF_CLOSED_REMOTE, Step.RESET): State.CLOSED,
+}
+
+
+class Stream:
+    """``declared`` is the request's content-length. ``window`` is what may be sent, ``room`` what may be received."""
+
+    __slots__ = (
+        "body", "declared", "ending", "id", "incremental", "pending", "pending_bytes", "received", "refused",
+        "room", "sent_bytes", "state", "window",
+    )  # fmt: skip
+
+    def __init__(self, stream_id: int, window: int, room: int, declared: int | None) -> None:
+        self.id = stream_id
+        self.state = State.OPEN
+        self.window = window
+        self.room = room
+        self.declared = declared
+        self.received = 0
+        self.body = bytearray()
+        self.incremental = False  # its body is handed out as it comes
+        self.refused = False  # its body is dropped
+        self.pending: deque[bytes | memoryview] = deque()  # waits for a window
+        self.pending_bytes = 0
+        self.sent_bytes = 0
+        self.ending: bytes | None = None  # how it ends when nothing is pending: a block of trailers, or empty
+
+    def move(self, step: Step) -> State:
+        """Take ``step``; a step that the table lacks leaves the state as it is."""
+        self.state = NEXT.get((self.state, step), self.state)
+        return self.state
