@@ -145,6 +145,7 @@ class Engine(Struct, frozen=True):
     kind: Annotated[str, Meta(pattern=r"native|mock:step_us=[0-9]{1,8}")] = "native"
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0
     weights: Literal["auto", "exact", "int8"] = "auto"
+    pin: bool = True  # worker threads keep to one core each, where the threads take all cores
 
     @property
     def mock_step_us(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from zerolayer.model.machine import Machine
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.native_engine import EXACT, NativeEngine, needed_bytes
+from zerolayer.model.placement import choose_cores
 from zerolayer.model.prefix_cache import BLOCK
 from zerolayer.text.encode import Encoder, build_encoder
 from zerolayer.text.no_template import NoChatTemplate
@@ -120,6 +122,7 @@ def _engine(
             "or a smaller model."
         )
     threads, why = machine.threads(contract.engine.threads)
+    cores, where = choose_cores(threads, sorted(os.sched_getaffinity(0)), pin=contract.engine.pin)
     return NativeEngine.load(
         gguf,
         config,
@@ -131,7 +134,8 @@ def _engine(
         prefix_tokens=prefix_tokens,
         exact=_exact(contract.engine.weights, gguf),
         stop_ids=sorted(vocabulary.eos_ids),
-        notes=(why,),
+        notes=(why, where),
+        cores=cores,
         progress=bar.show,
     )
 

@@ -14,6 +14,7 @@ from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
+from zerolayer.model.placement import page_note, pinning_refused
 from zerolayer.model.prefix_cache import BLOCK, Hit, PrefixCache
 from zerolayer.model.tensor_type import TensorType
 from zerolayer.wire.schema import Alternative, FinishReason, Sampling, TokenLogprob
@@ -54,13 +55,15 @@ class NativeEngine:
         exact: bool = False,
         stop_ids: Sequence[int] = (),
         notes: Sequence[str] = (),
+        cores: Sequence[int] = (),
         progress: Progress | None = None,
     ) -> Self:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
 
         ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept. ``stop_ids`` end a
-        generation unless it asks to ignore them. Raises ``StartupError`` when memory or the kernel set is missing.
+        generation unless it asks to ignore them. ``cores`` pins the workers, all threads but the one that calls
+        ``step``. Raises ``StartupError`` when memory or the kernel set is missing.
         """
         name = kernels or _native.kernel_sets()[0]
         service = 1  # a slot of our own: constants, logits
@@ -73,12 +76,13 @@ class NativeEngine:
                 f"The CPU engine cannot run this model with the kernel set {name!r}: {error}. "
                 f"This processor allows: {', '.join(_native.kernel_sets())}."
             ) from None
-        except RuntimeError:
+        except (RuntimeError, MemoryError):
             raise StartupError(
                 f"There is no memory for {slots} slots of {slot_tokens} tokens. Use fewer (--slots) or shorter "
                 "(--slot-tokens) slots."
             ) from None
-        megabytes = native.bytes >> 20
+        refused = native.pin(cores) if cores else 0
+        pinning = (pinning_refused(refused),) if refused else ()
         info = EngineInfo(
             engine="native",
             kernels=name,
@@ -88,7 +92,7 @@ class NativeEngine:
             slot_tokens=slot_tokens,
             chunk_tokens=chunk_tokens,
             vocabulary=config.vocabulary,
-            notes=(*notes, f"{megabytes} MB of memory, taken at start"),
+            notes=(*notes, *pinning, f"{native.bytes >> 20} MB of memory, taken at start", page_note(native.bytes)),
         )
         return cls(native, info, stop_ids, PrefixCache(entries=prefixes, entry_tokens=prefix_tokens))
 

@@ -129,6 +129,7 @@ NB_MODULE(_native, m) {
         e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops), prefix, shared);
       }, "slot"_a, "prompt"_a, "max_tokens"_a, "temperature"_a, "top_p"_a, "top_k"_a, "min_p"_a, "repetition_penalty"_a,
          "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a, "prefix"_a = 0, "shared"_a = 0)
+      .def("pin", &zl::Engine::pin, "cores"_a)
       .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
