@@ -197,7 +197,8 @@ def needed_bytes(config: ModelConfig, slots: int, slot_tokens: int, chunk_tokens
 def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | None) -> TokenLogprob | None:
     if logprob is None:
         return None
-    return TokenLogprob(token_id, logprob[0], tuple(Alternative(other, value) for other, value in logprob[1]))
+    # A list first: the tuple is then made at its size, and the next one reuses its memory.
+    return TokenLogprob(token_id, logprob[0], tuple([Alternative(other, value) for other, value in logprob[1]]))
 
 
 def _create(

@@ -77,6 +77,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
     a.sums = arena_.take<int32_t>(2 * shape.head_dim);
     threads_.push_back({a, Sampler(kernels, shape.vocabulary, limits.slot_tokens + 1)});
   }
+  plan_.resize(limits.slots);
   rows_.reserve(rows);
   logit_rows_.reserve(limits.slots);
   sampled_.reserve(limits.slots);

@@ -65,6 +65,9 @@ class Engine {
   void close(int slot);
   int prefill_left(int slot) const;
 
+  // Room for a plan's decode slots, [slots], so that a caller needs no memory of its own.
+  int32_t* plan() { return plan_.data(); }
+
   // One decode row for each slot of `decode`, then `prefill_tokens` rows of `prefill_slot` (-1: none). The result stays valid until
   // the next call.
   const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens);
@@ -141,6 +144,7 @@ class Engine {
   int padded_tokens_ = 0;
 
   // Rows of the running step and their activations.
+  std::vector<int32_t> plan_;
   std::vector<Row> rows_;
   std::vector<int> logit_rows_;  // indices into rows_
   bool complete_ = false;  // all weights are loaded

@@ -133,11 +133,15 @@ NB_MODULE(_native, m) {
       .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
-      .def("step", [](zl::Engine& e, const std::vector<int32_t>& decode, int prefill_slot, int prefill_tokens) {
+      .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens) {
+        // Not a vector of our own: nothing is allocated in a step but what Python gets back.
+        const size_t rows = nb::len(decode);
+        if (rows > size_t(e.limits().slots)) throw std::invalid_argument("more decode rows than slots");
+        for (size_t i = 0; i < rows; i++) e.plan()[i] = nb::cast<int32_t>(decode[i]);
         const std::vector<zl::Sampled>* sampled;
         {
           nb::gil_scoped_release release;
-          sampled = &e.step(decode.data(), int(decode.size()), prefill_slot, prefill_tokens);
+          sampled = &e.step(e.plan(), int(rows), prefill_slot, prefill_tokens);
         }
         return to_python(*sampled);
       }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a)
