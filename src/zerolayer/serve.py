@@ -17,13 +17,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvloop
 
 import zerolayer
 from zerolayer.contract import Contract, Effective, Program, is_loopback
-from zerolayer.errors import EngineFailed, InvalidRequest, Unavailable
+from zerolayer.errors import InvalidRequest, Unavailable
 from zerolayer.front.connection import Connection, Router
 from zerolayer.front.defect import on_loop_exception
 from zerolayer.front.dispatch import Dispatcher
@@ -34,13 +35,17 @@ from zerolayer.front.listener import Listener, affordable_connections, bind, rai
 from zerolayer.front.routes import Routes
 from zerolayer.front.service import Health, Models, admin_table, service_table
 from zerolayer.front.site import ConnectionLimits, Site
+from zerolayer.front.supervision import Supervisor
 from zerolayer.guard.deadline import SlotTable
 from zerolayer.guard.guard import Guard, MessageEncoder, Names, Shape
 from zerolayer.model.cost import CostTable
+from zerolayer.model.diagnosis import answer_signal, give_up
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs
+from zerolayer.model.recorder import Recorder
 from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.model.warm_up import measure
+from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics
 from zerolayer.text.vocabulary import Vocabulary
@@ -60,8 +65,6 @@ GRACE_S = 10.0  # for running streams, after the first signal
 _FLUSH_S = 1.0  # for the last bytes, after that
 _SWEEP_S = 0.25
 _ADMIN_CONNECTIONS = 64
-_MEASURED_ROWS = 16  # at start; the cost table scales from there
-_MEASURED_TOKENS = 8
 _NS_PER_S = 1_000_000_000
 _BEAT_S = 30  # between two heartbeats
 _SWITCH_S = 0.0005  # a helper thread in pure Python may keep the loop waiting for this long, not for the default 5 ms
@@ -70,7 +73,14 @@ _SWITCH_S = 0.0005  # a helper thread in pure Python may keep the loop waiting f
 class Server:
     """One service on its two listeners, inside a running loop. Raises ``StartupError`` when an address is taken."""
 
-    def __init__(self, contract: Contract, loaded: LoadedModel, limits: ConnectionLimits, sweep_s: float) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        loaded: LoadedModel,
+        limits: ConnectionLimits,
+        sweep_s: float,
+        watchdog: Watchdog | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(on_loop_exception)
         self._contract = contract
@@ -87,11 +97,15 @@ class Server:
         self.metrics = Metrics(loaded.name)
         self.programs = Programs([_named(program) for program in contract.program])
         self.heartbeat = Heartbeat(self.programs, range(1, 17), _BEAT_S * _NS_PER_S)
+        self.recorder = Recorder(self._clock_ns, self.cost.step_bound_ns)
         self.steps = StepClock(
-            loaded.engine, self._deliver, self._clock_ns, self.cost, self.programs, self.heartbeat
+            loaded.engine, self._deliver, self._clock_ns, self.cost, self.programs, self.heartbeat, self.recorder
         )
         self.guard = self._build_guard()
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
+        watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
+        lost = partial(give_up, self.recorder, self._clock_ns)
+        self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, lost)
         hosts, admin_hosts = _hosts(contract)
         origins = frozenset(origin.encode("ascii") for origin in contract.listen.cors)
         self._site = self._build_site(limits, self.metrics, self.glue, origins)
@@ -273,18 +287,13 @@ class Server:
         )
 
     def _sweep(self) -> None:
-        """Deadlines of all connections, and whether the step thread still lives."""
+        """Deadlines of all connections, and whether the step thread still moves."""
         now = self._clock_ns()
         for connection in (*self._connections, *self._admin_connections):
             connection.expire(now)
         self._listener.sweep()
         self._admin.sweep()
-        if (not self.steps.alive or self.heartbeat.broken) and self.guard.closed is None:
-            _log.critical("the engine cannot be trusted any more; the server takes no more work and must be restarted")
-            self.guard.close(Unavailable("the engine has stopped; the server must be restarted"))
-            self.dispatcher.fail_all(
-                EngineFailed("the engine stopped before the reply was complete; send the request again")
-            )
+        self._supervisor.look(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:
@@ -300,12 +309,17 @@ class Server:
 
 @asynccontextmanager
 async def running(
-    contract: Contract, loaded: LoadedModel, *, limits: ConnectionLimits | None = None, sweep_s: float = _SWEEP_S
+    contract: Contract,
+    loaded: LoadedModel,
+    *,
+    limits: ConnectionLimits | None = None,
+    sweep_s: float = _SWEEP_S,
+    watchdog: Watchdog | None = None,
 ) -> AsyncIterator[Server]:
     """A server inside the running loop, until the block ends. ``limits`` default to the contract's."""
     if limits is None:
         limits = ConnectionLimits(body_bytes=contract.limits.body_bytes, idle_ns=contract.listen.idle_s * _NS_PER_S)
-    server = Server(contract, loaded, limits, sweep_s)
+    server = Server(contract, loaded, limits, sweep_s, watchdog)
     server.start()
     try:
         yield server
@@ -341,6 +355,7 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
     async with running(contract, loaded) as server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, signalled, number)
+        answer_signal(loop, server.recorder, time.monotonic_ns)
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()

@@ -16,6 +16,7 @@ from echo_model import EchoEngine, Loaded
 
 from zerolayer.contract import load
 from zerolayer.front.site import ConnectionLimits
+from zerolayer.model.watchdog import Watchdog
 from zerolayer.serve import Server, running
 
 NS = 1_000_000_000
@@ -31,6 +32,7 @@ class Service:
         limits: ConnectionLimits | None,
         sweep_s: float,
         section: dict[str, object],
+        watchdog: Watchdog | None = None,
     ) -> None:
         given = {"port": "0", "admin": "127.0.0.1:0", "host": "127.0.0.1", **flags}
         self.contract = load(None, {}, given).contract
@@ -40,6 +42,7 @@ class Service:
         self.loaded = Loaded(engine)
         self._limits = limits
         self._sweep_s = sweep_s
+        self._watchdog = watchdog or Watchdog(lambda: 0, at_least_ns=60 * NS)  # tests hold steps as long as they like
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -59,7 +62,8 @@ class Service:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        async with running(self.contract, self.loaded, limits=self._limits, sweep_s=self._sweep_s) as self.server:
+        settings = {"limits": self._limits, "sweep_s": self._sweep_s, "watchdog": self._watchdog}
+        async with running(self.contract, self.loaded, **settings) as self.server:
             self._ready.set()
             await self._stop.wait()
 

@@ -91,23 +91,28 @@ class Guard:
         self._predict_ns = predict_ns
         self._refusal = refusal  # what people read when all slots are busy; "{ms}" is the wait
         self._closed: Unavailable | None = None
+        self._stalled: Unavailable | None = None
 
     def close(self, why: Unavailable) -> None:
         """Refuse everything from now on (draining, or an engine that cannot go on)."""
         self._closed = why
 
+    def stall(self, why: Unavailable | None) -> None:
+        """Refuse everything while the engine stands still; None when it moves again."""
+        self._stalled = why
+
     @property
     def closed(self) -> Unavailable | None:
         """Why nothing is admitted, or None."""
-        return self._closed
+        return self._closed or self._stalled
 
     def reserve(self, request: Request) -> Reservation:
         """Claim a slot on the upper bound of the request's length. Costs the same whatever the text; never tokenises.
 
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422, ``SlotsBusy`` 429.
         """
-        if self._closed is not None:
-            raise self._closed
+        if self.closed is not None:
+            raise self.closed
         if not self.names.known(request.model):
             raise ModelNotFound(
                 f"the model does not exist here; this service serves {self.names.served!r}", param="model"
