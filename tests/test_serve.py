@@ -173,7 +173,7 @@ def test_a_process_that_gives_up_leaves_stacks_steps_and_a_code_of_its_own(tmp_p
         "import time; from zerolayer.model.diagnosis import give_up; from zerolayer.model.recorder import Recorder\n"
         "recorder = Recorder(time.monotonic_ns, lambda rows, tokens: 0)\n"
         "recorder.step(1, 2, decode_rows=1, prefill_tokens=0, program='greedy')\n"
-        "give_up(recorder, time.monotonic_ns)"
+        "give_up(recorder)"
     )
     environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, env=environ)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Flags of `serve` and `contract`: (name, placeholder, help). Defaults are the contract's, so none is repeated here.
 _FLAGS = (
-    ("model", "PATH", "GGUF file, or the name of a bundled model (smollm2)"),
+    ("model", "PATH", "GGUF file, model folder, bundled model (smollm2) or hub name (org/name)"),
     ("host", "ADDRESS", "address to listen on; other than loopback needs --insecure"),
     ("port", "PORT", "port of the API"),
     ("admin", "HOST:PORT", "address of /metrics, loopback only"),
@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_contract_flags(contract)
     contract.add_argument("--json", action="store_true", help="print JSON instead")
     contract.set_defaults(run=_contract)
+    _add_wire(commands)
     return parser
 
 
@@ -100,6 +101,17 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", metavar="T", type=float, help="0 = always the likeliest token")
     parser.add_argument("--json", action="store_true", help="print one JSON object an answer, with the stages' times")
     parser.set_defaults(run=_chat)
+
+
+def _add_wire(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "Print a captured request or reply range by range: offset, size, tag, type, value, and what is wrong where."
+    wire = commands.add_parser("wire", help="explain captured bytes", description=text, allow_abbrev=False)
+    wire.add_argument(
+        "file", metavar="FILE", type=Path, help="the bytes of one direction of a connection, or of a body"
+    )
+    wire.add_argument("--as", dest="form", metavar="FORM", default="", help="what it is; default: guessed")
+    wire.add_argument("--json", action="store_true", help="print JSON instead")
+    wire.set_defaults(run=_wire)
 
 
 def _port(text: str) -> int:
@@ -150,6 +162,23 @@ def _chat(options: argparse.Namespace) -> int:
             json=options.json,
         )
     )
+
+
+def _wire(options: argparse.Namespace) -> int:
+    from zerolayer.check.wire_dump import FORMS, as_json, guess, lines, read
+
+    data = read(options.file)
+    form = options.form or guess(data)
+    if form not in FORMS:
+        print(f"zerolayer: --as {form} is unknown; it is one of {', '.join(FORMS)}", file=sys.stderr)
+        return 2
+    ranges = FORMS[form](data)
+    if options.json:
+        print(as_json(form, data, ranges).decode())
+    else:
+        for line in lines(ranges):
+            print(line)
+    return 0
 
 
 def _server_url(options: argparse.Namespace, environ: Mapping[str, str]) -> str:

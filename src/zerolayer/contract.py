@@ -33,11 +33,16 @@ from zerolayer.contract_source import (
 from zerolayer.errors import StartupError
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
+_HUB_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,95}/[0-9A-Za-z][0-9A-Za-z_.-]{0,95}")
 Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
 
 
 class Model(Struct, frozen=True):
-    """What is served. ``path`` is a GGUF file (relative to the working directory) or the name of a bundled model."""
+    """What is served.
+
+    ``path``: a GGUF file or a folder in Hugging Face's format (relative to the working directory), the name of a
+    bundled model, or a name on Hugging Face's hub, as in ``Qwen/Qwen3-0.6B``.
+    """
 
     path: Annotated[str, Meta(min_length=1, max_length=4096)] = "smollm2"
     served_name: Annotated[str, Meta(max_length=256)] = ""  # empty: the bundled name, or the file's name without suffix
@@ -46,7 +51,16 @@ class Model(Struct, frozen=True):
     @property
     def name(self) -> str:
         """The name in replies and in ``/v1/models``."""
-        return self.served_name or (self.path if self.path in BUNDLED else Path(self.path).stem)
+        if self.served_name or self.path in BUNDLED or self.hub_name is not None:
+            return self.served_name or self.path
+        return Path(self.path).expanduser().resolve().name.removesuffix(".gguf")
+
+    @property
+    def hub_name(self) -> str | None:
+        """``path`` if it can only be a name on the hub: ``org/name``, and nothing of the sort lies here."""
+        here = Path(self.path)
+        is_name = _HUB_NAME.fullmatch(self.path) and not self.path.endswith((".gguf", ".safetensors"))
+        return self.path if is_name and not here.parent.exists() else None
 
 
 class Context(Struct, frozen=True):
@@ -58,7 +72,9 @@ class Context(Struct, frozen=True):
     max_messages: Annotated[int, Meta(ge=1, le=1024)] = 16
     system_tokens: Annotated[int, Meta(ge=16, le=1 << 20, multiple_of=16)] = 512  # what a shared prefix can hold
     prefixes: Annotated[int, Meta(ge=1, le=4096)] = 16  # shared prefixes: constants and kept prompts
-    overflow: Literal["refuse", "truncate"] = "refuse"
+    overflow: Literal["refuse", "truncate"] = "refuse"  # of a conversation that is too long
+    drop_duplicate_turns: bool = False  # a user message that repeats the one before it
+    warm_start: bool = False  # remember the kept prefixes' token ids on disk, and compute them at the next start
 
 
 class Limits(Struct, frozen=True):
@@ -145,6 +161,7 @@ class Engine(Struct, frozen=True):
     kind: Annotated[str, Meta(pattern=r"native|mock:step_us=[0-9]{1,8}")] = "native"
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0
     weights: Literal["auto", "exact", "int8"] = "auto"
+    penalty: Literal["exact", "bloom"] = "exact"  # how a slot knows the tokens that repetition_penalty is for
     pin: bool = True  # worker threads keep to one core each, where the threads take all cores
 
     @property
@@ -185,7 +202,6 @@ BUNDLED: Mapping[str, tuple[str, str, str]] = {
 NOT_YET = frozenset(
     {
         "context.max_messages",
-        "context.overflow",
         "deadline.default_ms",
         "deadline.first_token_ms",
         "deadline.grace_ms",
@@ -243,14 +259,16 @@ def find_file(flag: str | None, environ: Mapping[str, str], folder: Path) -> Pat
 
 
 def model_path(contract: Contract) -> Path:
-    """The GGUF file to open. A bundled model's package is located, never imported. Raises ``StartupError``."""
+    """The file or folder to open; a bundled model's package is located, not imported. Raises ``StartupError``."""
     name = contract.model.path
     if name not in BUNDLED:
         path = Path(name).expanduser()
-        if path.is_file():
+        if path.exists():
             return path
-        what = "is a folder; this version reads GGUF files only" if path.is_dir() else "does not exist"
-        raise StartupError(f"model.path: {path} {what}. Give --model a GGUF file, or one of: {', '.join(BUNDLED)}.")
+        raise StartupError(
+            f"model.path: {path} does not exist. Give --model a GGUF file, a model folder, a name on the hub "
+            f"(org/name), or one of: {', '.join(BUNDLED)}."
+        )
     package, module, file = BUNDLED[name]
     spec = find_spec(module)
     if spec is not None and spec.origin is not None and (path := Path(spec.origin).with_name(file)).is_file():

@@ -14,10 +14,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -25,21 +24,26 @@ import uvloop
 import zerolayer
 from zerolayer.contract import Contract, Effective, Program, is_loopback
 from zerolayer.errors import InvalidRequest, Unavailable
+from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.connection import Connection, Router
+from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.defect import on_loop_exception
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.exchange import Action
 from zerolayer.front.gate import Gate, local_hosts
-from zerolayer.front.generate import Generator
+from zerolayer.front.generate import Answer, Generator
 from zerolayer.front.greeting import greeting
+from zerolayer.front.inference import Inference
 from zerolayer.front.listener import Listener, affordable_connections, bind, raise_descriptor_limit
 from zerolayer.front.routes import Routes
-from zerolayer.front.service import Health, Models, admin_table, service_table
+from zerolayer.front.schema_form import HttpFraming, SchemaAnswers
+from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
 from zerolayer.front.site import ConnectionLimits, Site
 from zerolayer.front.supervision import Supervisor
 from zerolayer.guard.deadline import SlotTable
 from zerolayer.guard.guard import Guard, MessageEncoder, Names, Shape
 from zerolayer.model.cost import CostTable
-from zerolayer.model.diagnosis import answer_signal, give_up
+from zerolayer.model.diagnosis import answer_signal
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs
 from zerolayer.model.recorder import Recorder
@@ -47,10 +51,10 @@ from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import Gauges, Metrics
-from zerolayer.text.vocabulary import Vocabulary
+from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
+from zerolayer.text.vocabulary_file import pack
+from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.http1_reply import response
-from zerolayer.wire.openai import BodyLimits
 from zerolayer.wire.openai_reply import error_body
 from zerolayer.wire.schema import Message
 
@@ -104,13 +108,12 @@ class Server:
         self.guard = self._build_guard()
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
         watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
-        lost = partial(give_up, self.recorder, self._clock_ns)
-        self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, lost)
+        self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, self.recorder)
         hosts, admin_hosts = _hosts(contract)
         origins = frozenset(origin.encode("ascii") for origin in contract.listen.cors)
         self._site = self._build_site(limits, self.metrics, self.glue, origins)
         health = Health(self.guard)
-        router = Routes(Gate(hosts, origins), service_table(self._build_generator(), self._build_models(), health))
+        router = Routes(Gate(hosts, origins, BODY_MEDIA), self._build_table(health))
         admin = Routes(Gate(admin_hosts), admin_table(self._render_metrics, health))
         self._listener, self._admin = self._listen(router, admin, limits)
 
@@ -158,6 +161,7 @@ class Server:
         for connection in self._connections | self._admin_connections:
             connection.cut()
         self.steps.stop()
+        self._loaded.remember()
         self._helper.shutdown(cancel_futures=True)
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
@@ -182,10 +186,12 @@ class Server:
                 slot_tokens=self.info.slot_tokens,
                 default_max_tokens=contract.limits.default_max_tokens,
                 vocabulary=vocabulary.size,
-                longest_piece_bytes=_longest_piece(vocabulary),
+                longest_piece_bytes=vocabulary.longest_piece_bytes,
                 template_tokens=_template_tokens(loaded.template),
                 bos_id=vocabulary.bos_id,
                 add_bos=vocabulary.add_bos,
+                truncate=contract.context.overflow == "truncate",
+                drop_duplicates=contract.context.drop_duplicate_turns,
             ),
             slots=self.slots,
             encoder=loaded.encoder,
@@ -202,25 +208,23 @@ class Server:
     ) -> Site:
         return Site(limits, self._clock_ns, time.time, zerolayer.__version__, self._load_hint, metrics, glue, origins)
 
-    def _build_generator(self) -> Generator:
-        limits = self._contract.limits
+    def _build_table(self, health: Health) -> dict[str, Mapping[str, Action]]:
+        limits, framing = body_limits(self._contract), HttpFraming()
+        counter = TokenCounter(self.guard, limits, self._helper)
+        schema = self._build_generator(limits, SchemaAnswers(framing, self._loaded.vocabulary))
+        inference = Inference(schema, framing, request_decoder(self._contract), counter, self.guard)
+        return service_table(self._build_generator(limits), inference, counter, self._build_models(), health)
+
+    def _build_generator(self, limits: BodyLimits, answer: Answer | None = None) -> Generator:
         return Generator(
             guard=self.guard,
             dispatcher=self.dispatcher,
             site=self._site,
-            limits=BodyLimits(
-                body_bytes=limits.body_bytes,
-                json_messages=limits.json_messages,
-                max_tokens=limits.max_tokens,
-                temperature=limits.temperature,
-                stop=limits.stop,
-                n=limits.n,
-                top_logprobs=limits.top_logprobs,
-                outside=limits.outside,
-            ),
+            limits=limits,
             vocabulary=self._loaded.vocabulary,
             helper=self._helper,
             deadline_ms=self._contract.deadline.default_ms,
+            answer=answer,
         )
 
     def _build_models(self) -> Models:
@@ -232,7 +236,7 @@ class Server:
             "threads": info.threads,
             "slots": info.slots,
         }
-        return Models(self.guard, int(time.time()), served_by)
+        return Models(self.guard, int(time.time()), served_by, pack(self._loaded.vocabulary))
 
     def _listen(self, router: Router, admin: Router, limits: ConnectionLimits) -> tuple[Listener, Listener]:
         listen = self._contract.listen
@@ -283,6 +287,7 @@ class Server:
                 free_slots=self.slots.free,
                 connections=len(self._connections),
                 glue_share=self.glue.share(self._clock_ns()),
+                programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
             )
         )
 
@@ -355,7 +360,7 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
     async with running(contract, loaded) as server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, signalled, number)
-        answer_signal(loop, server.recorder, time.monotonic_ns)
+        answer_signal(loop, server.recorder)
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -391,8 +396,3 @@ def _template_tokens(template: MessageEncoder) -> int:
         return len(template.encode((Message("user", ""),)))
     except InvalidRequest:
         return 0
-
-
-def _longest_piece(vocabulary: Vocabulary) -> int:
-    """Bytes of the longest token that text can become; control tokens are never made of text."""
-    return max(len(piece) for piece, text in zip(vocabulary.pieces, vocabulary.texts, strict=True) if text != "")

@@ -73,6 +73,15 @@ class LastMessage:
 
 
 @dataclass
+class WholeConversation(LastMessage):
+    """A template that shows all of it: START, role and content of each message."""
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        shown = [f"{message.role}:{message.content}" for message in messages]
+        return [token for text in shown for token in (START, *self.encoder.encode(text))]
+
+
+@dataclass
 class Loaded:
     """What ``load_model`` returns."""
 
@@ -80,10 +89,12 @@ class Loaded:
     encoder: ByteEncoder = field(default_factory=ByteEncoder)
     vocabulary: Vocabulary = field(default_factory=lambda: byte_vocabulary())
     name: str = "echo"
+    shows: type[LastMessage] = LastMessage
+    remember: Callable[[], None] = lambda: None
 
     @property
     def template(self) -> LastMessage:
-        return LastMessage(self.encoder)
+        return self.shows(self.encoder)
 
 
 def byte_vocabulary() -> Vocabulary:

@@ -12,7 +12,7 @@ from contextlib import closing
 
 import msgspec
 import uvloop
-from echo_model import EchoEngine, Loaded
+from echo_model import EchoEngine, LastMessage, Loaded
 
 from zerolayer.contract import load
 from zerolayer.front.site import ConnectionLimits
@@ -23,7 +23,8 @@ NS = 1_000_000_000
 
 
 class Service:
-    """Runs a server until ``close``; ``on_loop`` runs a function there. ``section`` changes the contract's limits."""
+    """Runs a server until ``close``; ``on_loop`` runs a function there. ``section`` changes the contract's limits,
+    ``context`` its context; the model sees of a conversation what ``shows`` shows."""
 
     def __init__(
         self,
@@ -32,14 +33,17 @@ class Service:
         limits: ConnectionLimits | None,
         sweep_s: float,
         section: dict[str, object],
+        context: dict[str, object],
+        shows: type[LastMessage],
         watchdog: Watchdog | None = None,
     ) -> None:
         given = {"port": "0", "admin": "127.0.0.1:0", "host": "127.0.0.1", **flags}
         self.contract = load(None, {}, given).contract
         limited = msgspec.structs.replace(self.contract.limits, **section)
-        self.contract = msgspec.structs.replace(self.contract, limits=limited)
+        shaped = msgspec.structs.replace(self.contract.context, **context)
+        self.contract = msgspec.structs.replace(self.contract, limits=limited, context=shaped)
         self.engine = engine
-        self.loaded = Loaded(engine)
+        self.loaded = Loaded(engine, shows=shows)
         self._limits = limits
         self._sweep_s = sweep_s
         self._watchdog = watchdog or Watchdog(lambda: 0, at_least_ns=60 * NS)  # tests hold steps as long as they like

@@ -136,6 +136,13 @@ def test_metrics_have_vllms_names_and_count_what_ran(serve):
     assert 'vllm:time_to_first_token_seconds_count{model_name="echo"} 1' in page
 
 
+def test_metrics_count_the_heartbeats_of_every_program(serve):
+    service = serve()
+    page = service.ask(get("/metrics"), service.server.admin_port).body.decode()
+    assert int(re.search(r"zerolayer:heartbeats_total\{.*\} (\d+)", page)[1]) >= 3
+    assert re.findall(r'programs_dropped_total\{.*program="(\w+)"\} 0', page) == ["full", "greedy", "plain"]
+
+
 def test_metrics_are_not_on_the_service_listener(serve):
     assert serve().ask(get("/metrics")).status == 404
 

@@ -68,6 +68,14 @@ def test_a_client_that_goes_away_while_its_text_is_tokenised_frees_its_slot_at_o
     assert service.engine.opened == opened + 1
 
 
+def test_the_model_may_remember_once_its_last_step_has_run(serve):
+    service = serve()
+    alive = []
+    service.loaded.remember = lambda: alive.append(service.server.steps.alive)
+    service.close()
+    assert alive == [False]
+
+
 def test_long_text_is_tokenised_off_the_loop(serve):
     service = serve(slots=1, slot_tokens=8192)
     threads = []

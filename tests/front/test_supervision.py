@@ -56,7 +56,7 @@ def test_when_the_step_ends_the_server_takes_work_again(stalled):
 def test_a_step_that_never_ends_is_given_up(serve):
     service = watchful(serve, lost_ms=100)
     lost = threading.Event()
-    service.server._supervisor._lost = lost.set
+    service.server._supervisor._give_up = lambda _recorder: lost.set()
     service.hold_steps()
     with service.connect() as client:
         client.sendall(chat("held"))

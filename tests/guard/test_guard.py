@@ -51,7 +51,7 @@ def _prompt(prompt: object, **members: object) -> Request:
 
 def _admit(guard: Guard, request: Request):
     reservation = guard.reserve(request)
-    return guard.confirm(reservation, request, guard.tokenise(request))
+    return guard.confirm(reservation, request, guard.prompt(request).ids)
 
 
 @pytest.mark.parametrize("name", ["m", "alias"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reference.llama import ReferenceModel
-from reference.tiny_model import LLAMA, LLAMA_64, MISTRAL, QWEN2, QWEN2_64, TinyShape, write_tiny_model
+from reference.tiny_model import LLAMA, LLAMA_64, MISTRAL, QWEN2, QWEN2_64, QWEN3_128, TinyShape, write_tiny_model
 
 pytestmark = pytest.mark.judge
 INSTALL = "pip install torch transformers accelerate"
@@ -28,7 +28,7 @@ def judge_logits(folder: Path, file: str, ids: list[int]) -> np.ndarray:
         return model(torch.tensor([ids])).logits[0].float().numpy()
 
 
-@pytest.mark.parametrize("shape", [LLAMA, LLAMA_64, MISTRAL, QWEN2, QWEN2_64], ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", [LLAMA, LLAMA_64, MISTRAL, QWEN2, QWEN2_64, QWEN3_128], ids=lambda shape: shape.name)
 def test_tiny_logits_are_the_same(tmp_path: Path, shape: TinyShape) -> None:
     want = judge_logits(tmp_path, write_tiny_model(tmp_path / "tiny.gguf", shape).name, IDS)
     got = ReferenceModel.load(tmp_path / "tiny.gguf").logits(IDS)

@@ -14,9 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 from reference.engines import Engines, with_type
+from reference.k_quants import K_QUANTS
 from reference.llama import ReferenceModel, int8_per_output, perplexity
 from reference.schedule import alone
-from reference.tiny_model import LLAMA, LLAMA_64, QWEN2, SHAPES, TENSOR_TYPES, TinyShape
+from reference.tiny_model import LLAMA, LLAMA_64, QWEN2, SHAPES, TENSOR_TYPES, WIDE, TinyShape
 from zerolayer.model.engine import Generation
 from zerolayer.model.native_engine import NativeEngine
 from zerolayer.wire.schema import Sampling
@@ -34,7 +35,9 @@ PROMPTS = (
 TYPED = (
     *((shape, "F32", "") for shape in SHAPES),
     *((shape, kind, "") for kind in TENSOR_TYPES[1:] for shape in (LLAMA_64, QWEN2)),
+    *((WIDE, kind, "") for kind in K_QUANTS),
     (LLAMA, "Q4_1", "Q8_0"),
+    (WIDE, "Q4_K", "Q6_K"),
     (QWEN2, "Q4_0", "F16"),
 )
 

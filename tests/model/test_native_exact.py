@@ -12,6 +12,9 @@ from reference.tiny_model import LLAMA_64, QWEN2, SMOL, TinyShape
 from zerolayer.errors import StartupError
 from zerolayer.model import _native
 from zerolayer.model.engine import Generation
+from zerolayer.model.gguf import TensorInfo
+from zerolayer.model.load import _exact
+from zerolayer.model.tensor_type import TensorType
 from zerolayer.wire.schema import Sampling
 
 SHAPES = [
@@ -56,3 +59,41 @@ def test_neighbours_and_chunks_change_nothing(engines: Engines) -> None:
 def test_a_type_without_groups_of_32_is_refused_plainly(engines: Engines) -> None:
     with pytest.raises(StartupError, match="Q4_0, Q4_1 or Q8_0"):
         engines.open(with_type(SMOL, "F16"), exact=True)
+
+
+class Types:
+    """Weights that have nothing but types."""
+
+    def __init__(self, **types: str) -> None:
+        self.tensors = {
+            name.replace("__", "."): TensorInfo(name, (2, 32), TensorType(kind), 0, 0) for name, kind in types.items()
+        }
+
+    def data(self, name: str) -> memoryview:
+        raise AssertionError(f"{name} is not to be read")
+
+    def close(self) -> None:
+        raise AssertionError("nothing was opened")
+
+
+def types(attn_k: str = "Q4_1", head: str = "Q8_0") -> Types:
+    return Types(
+        blk__0__attn_q__weight="Q4_1",
+        blk__0__attn_k__weight=attn_k,
+        blk__0__attn_v__weight="Q4_1",
+        output__weight=head,
+    )
+
+
+def test_a_file_of_types_that_can_be_kept_is_kept() -> None:
+    assert _exact("exact", types())
+
+
+def test_a_file_whose_matrices_mix_types_is_not_kept_by_itself() -> None:
+    assert not _exact("auto", types(attn_k="Q4_0"))
+
+
+@pytest.mark.parametrize("weights", [types(attn_k="Q4_0"), types(head="F16")], ids=["mixed", "F16"])
+def test_keeping_what_cannot_be_kept_is_refused_with_the_reason(weights: Types) -> None:
+    with pytest.raises(StartupError, match="Use --weights int8"):
+        _exact("exact", weights)

@@ -10,7 +10,7 @@ import pytest
 
 from reference.engines import Engines, with_type
 from reference.schedule import Run, alone, slotless, together
-from reference.tiny_model import LLAMA_64, MISTRAL, QWEN2, SHAPES, SMOL, TinyShape
+from reference.tiny_model import LLAMA_64, MISTRAL, QWEN2, QWEN3, SHAPES, SMOL, TinyShape
 from zerolayer.errors import StartupError
 from zerolayer.model import _native
 from zerolayer.model.engine import Generation, SampledToken, StepPlan
@@ -47,7 +47,7 @@ def bits(tokens: list[SampledToken]) -> list[tuple[int, bytes]]:
     return out
 
 
-@pytest.fixture(params=[LLAMA_64, MISTRAL, QWEN2], ids=lambda shape: shape.name)
+@pytest.fixture(params=[LLAMA_64, MISTRAL, QWEN2, QWEN3], ids=lambda shape: shape.name)
 def shape(request: pytest.FixtureRequest) -> TinyShape:
     return request.param
 

@@ -144,6 +144,25 @@ def test_old_fame_fades(cache: PrefixCache) -> None:
     assert cache.attach(prompt(1)) is None
 
 
+def test_least_recently_used_forgets_by_age_alone() -> None:
+    cache = PrefixCache(entries=2, entry_tokens=4 * BLOCK, policy="lru")
+    cache.admit(prompt(4))
+    cache.admit(prompt(1, 1000))
+    cache.admit(prompt(1, 2000))
+    assert cache.attach(prompt(4)) is None
+
+
+def test_least_recently_used_counts_a_hit_as_a_use() -> None:
+    cache = PrefixCache(entries=2, entry_tokens=4 * BLOCK, policy="lru")
+    cache.admit(prompt(1))
+    cache.admit(prompt(1, 1000))
+    hit = cache.attach(prompt(1))
+    assert hit is not None
+    cache.detach(hit)
+    cache.admit(prompt(1, 2000))
+    assert cache.attach(prompt(1)) is not None
+
+
 # Few different blocks, so that prompts agree often.
 tokens = st.builds(
     lambda blocks, rest: [token for block in blocks for token in [block] * BLOCK] + [5] * rest,

@@ -72,7 +72,8 @@ class Fuzzer {
     model_.exact = one_in(2);
     engine_.reset();
     hostile_sizes(sets[0]);
-    engine_ = std::make_unique<zl::Engine>(model_.shape, zl::Limits{kSlots, kSlotTokens, kChunk, 1 + below(2), kPrefixes, kPrefixTokens, model_.exact},
+    const zl::SeenKind seen = one_in(2) ? zl::SeenKind::kExact : zl::SeenKind::kBloom;
+    engine_ = std::make_unique<zl::Engine>(model_.shape, zl::Limits{kSlots, kSlotTokens, kChunk, 1 + below(2), kPrefixes, kPrefixTokens, model_.exact, seen},
                                            sets[below(int(sets.size()))]);
     const int32_t token = 1;
     expect(!accepted([&] { engine_->logits(&token, 1, nullptr); }), "an engine without weights computes nothing");
@@ -85,7 +86,7 @@ class Fuzzer {
     int* const sizes[] = {&shape.layers, &shape.hidden, &shape.heads, &shape.kv_heads, &shape.head_dim, &shape.intermediate, &shape.vocabulary};
     static constexpr int kHostile[] = {0, -1, INT_MIN, INT_MAX, INT_MAX - 63};
     *sizes[below(7)] = kHostile[below(5)];
-    expect(!accepted([&] { zl::Engine(shape, {1, 16, 16, 1, 0, 0, false}, set); }), "a hostile shape is refused");
+    expect(!accepted([&] { zl::Engine(shape, {1, 16, 16, 1, 0, 0, false, zl::SeenKind::kExact}, set); }), "a hostile shape is refused");
   }
 
   void call() {

@@ -130,10 +130,22 @@ void check_argmax(const zl::KernelSet* set) {
   check(set->argmax(x.data(), 1003) == 1002, std::string(set->name) + " argmax: the tail counts");
 }
 
+void check_norm(const zl::KernelSet* set) {
+  Random random(5);
+  const std::vector<float> x = random_floats(&random, 128, 2.0f), gain = random_floats(&random, 128, 1.0f);
+  std::vector<float> out = x, expected = x;
+  set->norm(out.data(), 128, gain.data(), 1e-6f);
+  zl::kernels_portable()->norm(expected.data(), 128, gain.data(), 1e-6f);
+  double squares = 0.0, worst = 0.0;
+  for (const float value : x) squares += double(value) * value;
+  for (int i = 0; i < 128; i++) worst = std::max(worst, std::fabs(out[i] - x[i] * gain[i] / std::sqrt(squares / 128 + 1e-6)));
+  check(worst < 1e-6 && out == expected, std::string(set->name) + " norm: the formula's numbers, the portable set's bits");
+}
+
 uint64_t fingerprint(const zl::KernelSet* set, int threads, int chunk_tokens, bool exact) {
   SmallModel model;
   model.exact = exact;
-  zl::Engine engine(model.shape, {64, 128, chunk_tokens, threads, 0, 0, exact}, set);
+  zl::Engine engine(model.shape, {64, 128, chunk_tokens, threads, 0, 0, exact, zl::SeenKind::kExact}, set);
   model.load(&engine);
   std::vector<int32_t> tokens(70);
   Random random(11);
@@ -158,6 +170,7 @@ int main() {
     check_gemm(set, 7, 32, 2048, true);
     check_exp(set);
     check_argmax(set);
+    check_norm(set);
   }
   for (const bool exact : {false, true}) {
     const std::string kind = exact ? " exact model" : " int8 model";

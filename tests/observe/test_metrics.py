@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.observe.metrics import Gauges, Histogram, Metrics
+from zerolayer.observe.metrics import Gauges, Histogram, Metrics, ProgramState
 from zerolayer.observe.stages import Stage, StageClock
 
 VLLM = [
@@ -58,6 +58,13 @@ def test_a_finished_request_is_counted_by_reason_and_stage():
     assert 'zerolayer:stage_seconds_total{model_name="m",stage="read"} 2.0\n' in page
     assert 'zerolayer:refused_total{model_name="m",code="slots_busy"} 1\n' in page
     assert 'zerolayer:program_steps_total{model_name="m",program="greedy"} 1\n' in page
+
+
+def test_programs_tell_their_heartbeats_and_which_of_them_were_dropped():
+    page = Metrics("m").render(Gauges(programs=ProgramState(("full", "plain"), ("chat",), 12))).decode()
+    assert 'zerolayer:heartbeats_total{model_name="m"} 12\n' in page
+    assert 'zerolayer:programs_dropped_total{model_name="m",program="chat"} 1\n' in page
+    assert 'zerolayer:programs_dropped_total{model_name="m",program="plain"} 0\n' in page
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "abort", "error"])

@@ -52,6 +52,7 @@ class Engines:
         prefixes: int = 0,
         prefix_tokens: int = 0,
         exact: bool = False,
+        bloom: bool = False,
     ) -> NativeEngine:
         """A new engine. One thread unless asked: two that spin for each other are slow on a busy machine."""
         file = GgufFile.open(self.models.path(model) if isinstance(model, TinyShape) else model)
@@ -66,6 +67,7 @@ class Engines:
             prefixes=prefixes,
             prefix_tokens=prefix_tokens,
             exact=exact,
+            bloom=bloom,
             stop_ids=(EOS_ID,),
         )
         self._opened.append((file, engine))

@@ -20,7 +20,7 @@ from gguf.quants import dequantize
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
-HALVES = frozenset({"qwen2"})  # RoPE pairs (i, i + d/2); all others pair (2i, 2i + 1)
+HALVES = frozenset({"qwen2", "qwen3"})  # RoPE pairs (i, i + d/2); all others pair (2i, 2i + 1)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,9 @@ def _attention(s: Shape, block: Mapping[str, Array], x: Array, cos: Array, sin: 
 
     def heads(name: str, count: int) -> Array:
         y = x @ block[f"attn_{name}.weight"].T + block.get(f"attn_{name}.bias", np.float32(0))
-        return y.reshape(n, count, s.head_dim)
+        y = y.reshape(n, count, s.head_dim)
+        gain = block.get(f"attn_{name}_norm.weight")  # Qwen3
+        return y if gain is None else _rms_norm(y, gain, s.rms_eps)
 
     q = _rotate(s, heads("q", s.heads), cos, sin)
     k = _rotate(s, heads("k", s.kv_heads), cos, sin)

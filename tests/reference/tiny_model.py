@@ -14,9 +14,11 @@ from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import quantize
 from numpy.typing import NDArray
 
+from reference.k_quants import K_QUANTS, random_blocks
+
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 EOS_ID = 2
-TENSOR_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1")
+TENSOR_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")  # K-quants: shapes of 256 inputs only
 CHATML = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
@@ -31,7 +33,10 @@ _MERGES = (
 
 @dataclass(frozen=True)
 class TinyShape:
-    """A model's shape. ``qkv_bias`` adds q, k and v biases; ``tied`` leaves the head out of the file."""
+    """A model's shape.
+
+    ``qkv_bias`` adds q, k and v biases, ``head_norms`` the norms of query and key heads; ``tied`` leaves the head out.
+    """
 
     name: str
     architecture: str = "llama"
@@ -43,6 +48,7 @@ class TinyShape:
     intermediate: int = 160
     tied: bool = False
     qkv_bias: bool = False
+    head_norms: bool = False
     rope_factors: bool = False  # rope_freqs.weight, as Llama 3.1 has it
     rope_base: float = 10000.0
     tensor_type: str = "F32"
@@ -67,7 +73,22 @@ LLAMA_31 = TinyShape(
     "tiny llama 3.1", hidden=96, heads=2, head_dim=64, rope_base=500000.0, rope_factors=True, tied=True, seed=8
 )
 SMOL = TinyShape("tiny smol", layers=1, hidden=32, heads=1, intermediate=32, tied=True, seed=6)
-SHAPES = (LLAMA, LLAMA_64, LLAMA_31, MISTRAL, QWEN2, QWEN2_64, SMOL)
+# Heads wider together than the hidden state, as in Qwen3-0.6B.
+QWEN3 = TinyShape(
+    "tiny qwen3",
+    "qwen3",
+    hidden=96,
+    heads=4,
+    kv_heads=2,
+    head_dim=64,
+    head_norms=True,
+    rope_base=1e6,
+    tied=True,
+    seed=9,
+)
+QWEN3_128 = TinyShape("tiny qwen3 128", "qwen3", hidden=256, heads=2, head_dim=128, head_norms=True, seed=10)
+SHAPES = (LLAMA, LLAMA_64, LLAMA_31, MISTRAL, QWEN2, QWEN2_64, QWEN3, QWEN3_128, SMOL)
+WIDE = TinyShape("tiny wide", hidden=256, heads=4, kv_heads=2, head_dim=64, intermediate=512, seed=11)  # for K-quants
 CONSTANT = TinyShape(
     "tiny constant", layers=1, hidden=32, heads=1, intermediate=32, constant=True, head_gain=1.5, seed=7
 )
@@ -106,7 +127,7 @@ def write_tiny_model(path: Path, shape: TinyShape) -> Path:
     pieces, types, merges = vocabulary()
     writer.add_vocab_size(len(pieces))
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2" if shape.architecture == "qwen2" else "smollm")
+    writer.add_tokenizer_pre("qwen2" if shape.architecture.startswith("qwen") else "smollm")
     writer.add_token_list(pieces)
     writer.add_token_types(types)
     writer.add_token_merges(merges)
@@ -114,9 +135,14 @@ def write_tiny_model(path: Path, shape: TinyShape) -> Path:
     writer.add_eos_token_id(EOS_ID)
     writer.add_add_bos_token(False)
     writer.add_chat_template(CHATML)
-    for name, tensor, kind in _tensors(shape, len(pieces)):
+    random = np.random.default_rng(shape.seed)
+    for name, tensor, kind in tensors_of(shape, len(pieces)):
         quantised = GGMLQuantizationType[kind]
-        writer.add_tensor(name, quantize(tensor, quantised), raw_dtype=quantised)
+        if kind in K_QUANTS:
+            rows, columns = tensor.shape
+            writer.add_tensor(name, random_blocks(kind, rows, columns, tensor.std(), random), raw_dtype=quantised)
+        else:
+            writer.add_tensor(name, quantize(tensor, quantised), raw_dtype=quantised)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -124,7 +150,8 @@ def write_tiny_model(path: Path, shape: TinyShape) -> Path:
     return path
 
 
-def _tensors(shape: TinyShape, vocabulary_size: int) -> list[tuple[str, NDArray[np.float32], str]]:
+def tensors_of(shape: TinyShape, vocabulary_size: int) -> list[tuple[str, NDArray[np.float32], str]]:
+    """Name, numbers and storage type of every tensor, under GGUF's names and in its order of rotary rows."""
     random = np.random.default_rng(shape.seed)
 
     def matrix(outputs: int, inputs: int, gain: float = 1.0) -> NDArray[np.float32]:
@@ -154,6 +181,9 @@ def _tensors(shape: TinyShape, vocabulary_size: int) -> list[tuple[str, NDArray[
             if shape.qkv_bias and part in ("attn_q", "attn_k", "attn_v"):
                 out.append((f"{name}{part}.bias", vector(outputs, 0.0, 0.5), "F32"))
         out += [(f"{name}{part}_norm.weight", vector(h, 1.0, 0.2), "F32") for part in ("attn", "ffn")]
+        if shape.head_norms:
+            norms = ("attn_q", "attn_k")
+            out += [(f"{name}{part}_norm.weight", vector(shape.head_dim, 1.0, 0.4), "F32") for part in norms]
     out.append(("output_norm.weight", vector(h, 1.0, 0.2), "F32"))
     if shape.rope_factors:
         out.append(("rope_freqs.weight", np.geomspace(1, 8, shape.head_dim // 2).astype(np.float32), "F32"))

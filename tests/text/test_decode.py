@@ -49,7 +49,8 @@ def test_bytes_one_by_one_decode_as_the_whole(content: bytes) -> None:
 @given(st.lists(st.binary(min_size=1, max_size=6), min_size=1, max_size=12))
 def test_pieces_of_any_bytes_decode_as_the_whole(pieces: list[bytes]) -> None:
     vocabulary = Vocabulary("plain", "", pieces, [TokenKind.NORMAL] * len(pieces))
-    assert decoded(vocabulary, list(range(len(pieces)))) == b"".join(pieces).decode("utf-8", "replace")
+    whole = b"".join(vocabulary.pieces)  # a byte-level vocabulary reads some of these as one byte
+    assert decoded(vocabulary, list(range(len(pieces)))) == whole.decode("utf-8", "replace")
 
 
 @given(st.lists(st.integers(17, 49151), max_size=30))

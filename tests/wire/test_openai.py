@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from zerolayer.errors import BodyTooLarge, InvalidRequest
-from zerolayer.wire.openai import BodyLimits, decode_chat, decode_completion
+from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.schema import Message, Request, Route, Sampling
 
 LIMITS = BodyLimits()

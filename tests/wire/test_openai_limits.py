@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolayer.errors import InvalidRequest
-from zerolayer.wire.openai import BodyLimits, decode_chat, decode_completion
+from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.schema import Request
 
 LIMITS = BodyLimits()

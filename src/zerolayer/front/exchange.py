@@ -24,6 +24,8 @@ _AWAY: Final[tuple[Header, ...]] = ((b"retry-after-ms", b"1000"), (b"retry-after
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
 
 Action = Callable[["Exchange"], None]
+Headers = tuple[Header, ...]
+ErrorReply = tuple[int, Headers, bytes]
 _UNREADABLE: Final = Head("", "", "", (), 1, False, False, 0)
 
 
@@ -43,11 +45,14 @@ class Carrier(Protocol):
 
 
 class Exchange:
-    """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end."""
+    """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end.
+
+    A route may set ``media``, the headers of a streamed reply, and ``explain``, the form of an error.
+    """
 
     __slots__ = (
-        "_connection", "_left", "_site", "action", "allow", "body", "head", "on_gone", "request_id", "stages",
-        "streaming",
+        "_connection", "_left", "_site", "action", "allow", "body", "explain", "head", "media", "more_headers",
+        "on_gone", "request_id", "stages", "streaming",
     )  # fmt: skip
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
@@ -61,6 +66,9 @@ class Exchange:
         self.allow = b""
         self.on_gone: Callable[[], None] | None = None
         self.streaming = False
+        self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
+        self.media: tuple[Header, ...] = _EVENT_STREAM
+        self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
         self._left = False
         site.glue.enter(first_byte_ns)
 
@@ -74,7 +82,7 @@ class Exchange:
             return
         keep_alive = keep_alive and self._keep_alive
         head_only = self.head.method == "HEAD"
-        common = self._site.headers(self.request_id, self.head.get(b"origin"))
+        common = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.more_headers)
         data = response(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
         self._last_write(data)
         self._connection.replied(keep_alive=keep_alive)
@@ -82,16 +90,8 @@ class Exchange:
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
         self._site.metrics.refused(error.code)
-        extra: tuple[Header, ...] = ()
-        if isinstance(error, SlotsBusy):
-            extra = retry_headers(error)
-        elif isinstance(error, Unavailable):
-            extra = _AWAY
-        elif isinstance(error, MethodNotAllowed):
-            extra = ((b"allow", self.allow),)
-        elif isinstance(error, InvalidRequest | Infeasible):
-            extra = _FINAL
-        self.reply(error.status, (JSON, *extra), error_body(error), keep_alive=keep_alive)
+        explain = self.explain or self._explain
+        self.reply(*explain(error), keep_alive=keep_alive)
 
     def defect(self, error: Exception) -> None:
         """The server's own code failed on this request: it costs this request, and nobody else's."""
@@ -145,8 +145,20 @@ class Exchange:
         if self.streaming:
             return framed
         self.streaming = True
-        headers = (*self._site.headers(self.request_id, self.head.get(b"origin")), *_EVENT_STREAM)
+        headers = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.media, *self.more_headers)
         return stream_head(headers, keep_alive=self._keep_alive, chunked=self._chunked) + framed
+
+    def _explain(self, error: ZerolayerError) -> ErrorReply:
+        extra: tuple[Header, ...] = ()
+        if isinstance(error, SlotsBusy):
+            extra = retry_headers(error)
+        elif isinstance(error, Unavailable):
+            extra = _AWAY
+        elif isinstance(error, MethodNotAllowed):
+            extra = ((b"allow", self.allow),)
+        elif isinstance(error, InvalidRequest | Infeasible):
+            extra = _FINAL
+        return error.status, (JSON, *extra), error_body(error)
 
     def _last_write(self, data: bytes) -> None:
         self.on_gone = None

@@ -1,12 +1,13 @@
-"""Who may ask at all, decided on the headers: no foreign host name, no foreign browser page, JSON only.
+"""Who may ask at all, decided on the headers: no foreign host name, no foreign browser page, no form.
 
 A browser will send requests to 127.0.0.1 for any page. Three checks keep such a page out: the Host header (a name
 that was rebound to this machine), the Origin header, and the content type (a form can post text/plain without asking
-first, but not application/json).
+first, but neither application/json nor application/x-protobuf).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -14,14 +15,20 @@ import msgspec
 from zerolayer.errors import OriginRefused, UnsupportedMediaType, ZerolayerError
 from zerolayer.wire.http1 import Head
 
+PROTOBUF_MEDIA: Final = b"application/x-protobuf"
+_JSON_ONLY: Final = (b"application/json",)
 _LOCAL: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """``hosts`` is empty when the listener may be called by any name (not bound to loopback, or insecure)."""
+    """``hosts`` is empty when the listener may be called by any name (not bound to loopback, or insecure).
+
+    ``media`` is what a body at a path may be, JSON alone where the path is not named; the first is the usual one.
+    """
 
     hosts: frozenset[bytes] = frozenset()
     origins: frozenset[bytes] = frozenset()
+    media: Mapping[str, tuple[bytes, ...]] = {}
 
     def check(self, head: Head) -> ZerolayerError | None:
         """The refusal for this head, or None."""
@@ -37,7 +44,7 @@ class Gate(msgspec.Struct, frozen=True):
                 "this browser page may not call the service; its operator can allow one with --cors ORIGIN"
             )
         if head.method == "POST":
-            return _check_media(head, from_browser=origin is not None)
+            return _check_media(head, self.media.get(head.path, _JSON_ONLY), from_browser=origin is not None)
         return None
 
 
@@ -47,14 +54,19 @@ def local_hosts(bound: str) -> frozenset[bytes]:
     return _LOCAL | {name.lower().encode("ascii")}
 
 
-def _check_media(head: Head, *, from_browser: bool) -> ZerolayerError | None:
+def media_type(content_type: bytes) -> bytes:
+    """The type without its parameters, lower-case."""
+    return content_type.partition(b";")[0].strip().lower()
+
+
+def _check_media(head: Head, media: tuple[bytes, ...], *, from_browser: bool) -> ZerolayerError | None:
     content_type = head.get(b"content-type")
-    if content_type is None:
-        declared = not from_browser
-    else:
-        declared = content_type.partition(b";")[0].strip().lower() == b"application/json"
+    declared = not from_browser if content_type is None else media_type(content_type) in media
     if not declared:
-        return UnsupportedMediaType("the body must be JSON and say so; send the header content-type: application/json")
+        return UnsupportedMediaType(
+            "the content-type of the body is not taken here; send the header content-type: "
+            + b" or ".join(media).decode("ascii")
+        )
     encoding = head.get(b"content-encoding")
     if encoding is not None and encoding.lower() != b"identity":
         return UnsupportedMediaType("the body must not be compressed; send it without content-encoding")

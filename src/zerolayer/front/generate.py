@@ -7,7 +7,7 @@ held meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
 
@@ -17,19 +17,22 @@ from zerolayer.front.exchange import Exchange
 from zerolayer.front.site import Site
 from zerolayer.front.stream import BodyForm, EventForm, Form, Reply
 from zerolayer.front.transcript import Transcript
-from zerolayer.guard.guard import Guard, Reservation
+from zerolayer.guard.guard import Guard, Prompt, Reservation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
-from zerolayer.wire.openai import BodyLimits, decode_chat, decode_completion
+from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.openai_stream import StreamWriter
 from zerolayer.wire.schema import Request
 
 Decode = Callable[[bytes, BodyLimits], Request]
+Answer = Callable[[Exchange, Request], tuple[Transcript, Form]]
+"""Who collects a request's tokens, and in which form they leave."""
 
 
 class Generator:
-    """The two routes that use the model. All methods run on the loop."""
+    """The routes that use the model. All methods run on the loop. ``answer`` takes the place of OpenAI's forms."""
 
     def __init__(
         self,
@@ -41,7 +44,9 @@ class Generator:
         vocabulary: Vocabulary,
         helper: Executor,
         deadline_ms: int,
+        answer: Answer | None = None,
     ) -> None:
+        self._answer = answer or self._openai
         self._guard = guard
         self._dispatcher = dispatcher
         self._site = site
@@ -53,13 +58,14 @@ class Generator:
 
     def chat(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/chat/completions``."""
-        self._generate(exchange, decode_chat)
+        self.generate(exchange, decode_chat)
 
     def completion(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/completions``."""
-        self._generate(exchange, decode_completion)
+        self.generate(exchange, decode_completion)
 
-    def _generate(self, exchange: Exchange, decode: Decode) -> None:
+    def generate(self, exchange: Exchange, decode: Decode) -> None:
+        """From a complete body to a running request, or to an error reply."""
         try:
             request = decode(exchange.body, self._limits)
             exchange.mark(Stage.PARSE)
@@ -71,21 +77,21 @@ class Generator:
         if reservation.long:
             self._tokenise_aside(exchange, request, reservation)
         else:
-            self._tokenise(exchange, request, reservation, partial(self._guard.tokenise, request))
+            self._tokenise(exchange, request, reservation, partial(self._guard.prompt, request))
 
     def _tokenise_aside(self, exchange: Exchange, request: Request, reservation: Reservation) -> None:
-        future = self._helper.submit(self._guard.tokenise, request)
+        future = self._helper.submit(self._guard.prompt, request)
         exchange.on_gone = partial(self._give_up, future, reservation)
         arrived = partial(self._tokenised, exchange, request, reservation)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))
 
-    def _give_up(self, future: Future[list[int]], reservation: Reservation) -> None:
+    def _give_up(self, future: Future[Prompt], reservation: Reservation) -> None:
         """The client left before its prompt was tokenised; the engine has not heard of it."""
         future.cancel()
         self._guard.release(reservation)
 
     def _tokenised(
-        self, exchange: Exchange, request: Request, reservation: Reservation, future: Future[list[int]]
+        self, exchange: Exchange, request: Request, reservation: Reservation, future: Future[Prompt]
     ) -> None:
         if exchange.on_gone is not None:  # else it has left, and its slot with it
             exchange.on_gone = None
@@ -95,14 +101,14 @@ class Generator:
                 exchange.defect(error)
 
     def _tokenise(
-        self, exchange: Exchange, request: Request, reservation: Reservation, result: Callable[[], Sequence[int]]
+        self, exchange: Exchange, request: Request, reservation: Reservation, result: Callable[[], Prompt]
     ) -> None:
-        """``result`` gives the ids or raises; whatever fails from here to the engine gives the slot back."""
+        """``result`` gives the prompt or raises; whatever fails from here to the engine gives the slot back."""
         started = False
         try:
-            ids = result()
+            prompt = result()
             exchange.mark(Stage.TOKENISE)
-            self._start(exchange, request, reservation, ids)
+            self._start(exchange, request, reservation, prompt)
             started = True
         except ZerolayerError as error:
             exchange.error(error)
@@ -110,18 +116,22 @@ class Generator:
             if not started:
                 self._guard.release(reservation)
 
-    def _start(self, exchange: Exchange, request: Request, reservation: Reservation, ids: Sequence[int]) -> None:
-        generation = self._guard.confirm(reservation, request, ids)
-        transcript = Transcript(Decoder(self._vocabulary), request.stop)
+    def _start(self, exchange: Exchange, request: Request, reservation: Reservation, prompt: Prompt) -> None:
+        generation = self._guard.confirm(reservation, request, prompt.ids)
+        transcript, form = self._answer(exchange, request)
         reply = Reply(
             exchange,
             transcript,
-            self._form(exchange, request, transcript),
+            form,
             self._site.metrics,
-            prompt_tokens=len(ids),
+            prompt_tokens=len(prompt.ids),
             max_tokens=generation.max_tokens,
             deadline_ms=self._deadline_ms,
+            truncated_messages=prompt.truncated,
+            dropped_duplicates=prompt.duplicates,
         )
+        if prompt.truncated:
+            exchange.more_headers = ((b"x-zl-truncated", b"%d" % prompt.truncated),)
         exchange.on_gone = partial(self._abandon, reservation.slot, reply)
         exchange.mark(Stage.GUARD)
         self._dispatcher.start(reservation.slot, generation, reply)
@@ -129,6 +139,10 @@ class Generator:
     def _abandon(self, slot: int, reply: Reply) -> None:
         self._dispatcher.cancel(slot)
         reply.abandon()
+
+    def _openai(self, exchange: Exchange, request: Request) -> tuple[Transcript, Form]:
+        transcript = Transcript(Decoder(self._vocabulary), request.stop)
+        return transcript, self._form(exchange, request, transcript)
 
     def _form(self, exchange: Exchange, request: Request, transcript: Transcript) -> Form:
         echo = self._prompt_text(request) if request.echo else ""

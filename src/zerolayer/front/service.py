@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import unquote
 
 from zerolayer.errors import ModelNotFound, Unavailable
+from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.exchange import JSON, Action, Exchange
+from zerolayer.front.gate import PROTOBUF_MEDIA, media_type
 from zerolayer.front.generate import Generator
+from zerolayer.front.inference import Inference
 from zerolayer.front.site import Header
 from zerolayer.guard.guard import Guard
 from zerolayer.observe.metrics import CONTENT_TYPE
 from zerolayer.wire.openai_reply import ModelCard, model_body, models_body
 
 _MODELS: Final = "/v1/models"
+_VOCABULARY: Final = "/vocabulary"
+GENERATE: Final = "/v1/generate"
+COUNT_TOKENS: Final = "/v1/count_tokens"
+BODY_MEDIA: Final[Mapping[str, tuple[bytes, ...]]] = {
+    GENERATE: (PROTOBUF_MEDIA,),
+    COUNT_TOKENS: (b"application/json", PROTOBUF_MEDIA),
+}
+"""What the gate lets through beside JSON."""
 _NO_STORE: Final[Header] = (b"cache-control", b"no-store")
 
 
@@ -42,9 +54,14 @@ class Health:
 
 
 class Models:
-    """``GET /v1/models``: the names that a request may use. ``created`` is the start of the service in Unix seconds."""
+    """``GET /v1/models``: the names that a request may use. ``created`` is the start of the service in Unix seconds.
 
-    def __init__(self, guard: Guard, created: int, served_by: Mapping[str, str | int]) -> None:
+    ``vocabulary`` is the file of ``text.vocabulary_file``, the same for all names.
+    """
+
+    def __init__(self, guard: Guard, created: int, served_by: Mapping[str, str | int], vocabulary: bytes) -> None:
+        self._vocabulary = vocabulary
+        self._etag = b'"%b"' % hashlib.sha256(vocabulary).hexdigest().encode("ascii")
         self._names = guard.names
         self._created = created
         self._tokens = guard.shape.slot_tokens
@@ -55,20 +72,45 @@ class Models:
         exchange.reply(200, (JSON,), models_body([self._card(name) for name in self._names.listed()]))
 
     def one(self, exchange: Exchange) -> None:
-        """One name, or 404."""
+        """One name, or its vocabulary, or 404."""
         name = unquote(exchange.head.path[len(_MODELS) + 1 :])
+        if name.endswith(_VOCABULARY) and not self._names.known(name):
+            name = name.removesuffix(_VOCABULARY)
+            if self._names.known(name):
+                self._reply_vocabulary(exchange)
+                return
         if not self._names.known(name):
             exchange.error(ModelNotFound("this model does not exist; GET /v1/models lists the names", param="model"))
             return
         exchange.reply(200, (JSON,), model_body(self._card(name)))
 
+    def _reply_vocabulary(self, exchange: Exchange) -> None:
+        """The file, or 304 for who has it already (RFC 9110 section 13.1.2)."""
+        headers = ((b"etag", self._etag), (b"cache-control", b"no-cache"))
+        held = exchange.head.get(b"if-none-match") or b""
+        if held.strip() == b"*" or self._etag in [tag.strip().removeprefix(b"W/") for tag in held.split(b",")]:
+            exchange.reply(304, headers, b"")
+        else:
+            exchange.reply(200, ((b"content-type", b"application/octet-stream"), *headers), self._vocabulary)
+
     def _card(self, name: str) -> ModelCard:
         return ModelCard(name, self._created, self._tokens, zerolayer=self._served_by)
 
 
-def service_table(generator: Generator, models: Models, health: Health) -> dict[str, Mapping[str, Action]]:
+def service_table(
+    generator: Generator, inference: Inference, counter: TokenCounter, models: Models, health: Health
+) -> dict[str, Mapping[str, Action]]:
     """What the service itself answers."""
+
+    def count_tokens(exchange: Exchange) -> None:
+        if media_type(exchange.head.get(b"content-type") or b"") == PROTOBUF_MEDIA:
+            inference.count_tokens(exchange)
+        else:
+            counter.count_json(exchange)
+
     return {
+        GENERATE: {"POST": inference.generate},
+        COUNT_TOKENS: {"POST": count_tokens},
         "/v1/chat/completions": {"POST": generator.chat},
         "/v1/completions": {"POST": generator.completion},
         _MODELS: {"GET": models.listed},

@@ -15,7 +15,10 @@ from zerolayer.wire.http1 import Head
 
 _REQUEST_ID_BYTES = 128
 _ALLOW_ORIGIN = b"access-control-allow-origin"
-_EXPOSED = b"x-request-id, x-server-time, x-zl-load, server-timing, retry-after, retry-after-ms, x-should-retry"
+_EXPOSED = (
+    b"x-request-id, x-server-time, x-zl-load, x-zl-truncated, server-timing, "
+    b"retry-after, retry-after-ms, x-should-retry"
+)
 
 Header = tuple[bytes, bytes]
 

@@ -46,6 +46,8 @@ class Reply:
         prompt_tokens: int,
         max_tokens: int,
         deadline_ms: int,
+        truncated_messages: int = 0,
+        dropped_duplicates: int = 0,
     ) -> None:
         self.stages = exchange.stages
         self._exchange = exchange
@@ -56,6 +58,8 @@ class Reply:
         self._prompt_tokens = prompt_tokens
         self._max_tokens = max_tokens
         self._deadline_ms = deadline_ms
+        self._truncated_messages = truncated_messages
+        self._dropped_duplicates = dropped_duplicates
         self._last_token_ns = 0
 
     @property
@@ -73,7 +77,14 @@ class Reply:
             self._form.grow(text)
             return False
         self._exchange.mark(Stage.FRAME)
-        account = Account(self.stages.spent_us(), report.program, self._max_tokens, self._deadline_ms)
+        account = Account(
+            self.stages.spent_us(),
+            report.program,
+            self._max_tokens,
+            self._deadline_ms,
+            self._truncated_messages,
+            self._dropped_duplicates,
+        )
         usage = Usage(self._prompt_tokens, transcript.completion_tokens, self.cached_tokens)
         self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from zerolayer.errors import EngineFailed, Unavailable
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.guard.guard import Guard
+from zerolayer.model.diagnosis import give_up
 from zerolayer.model.heartbeat import Heartbeat
+from zerolayer.model.recorder import Recorder
 from zerolayer.model.step_clock import StepClock
 from zerolayer.model.watchdog import Verdict, Watchdog
 
@@ -16,7 +17,9 @@ _log = logging.getLogger("zerolayer.front")
 
 
 class Supervisor:
-    """``look`` is called on the loop several times a second; ``lost`` ends the process for its supervisor."""
+    """``look`` is called on the loop several times a second."""
+
+    _give_up = staticmethod(give_up)
 
     def __init__(
         self,
@@ -25,14 +28,14 @@ class Supervisor:
         steps: StepClock,
         heartbeat: Heartbeat,
         watchdog: Watchdog,
-        lost: Callable[[], None],
+        recorder: Recorder,
     ) -> None:
         self._guard = guard
         self._dispatcher = dispatcher
         self._steps = steps
         self._heartbeat = heartbeat
         self._watchdog = watchdog
-        self._lost = lost
+        self._recorder = recorder
         self._broken = False
 
     def look(self, now_ns: int) -> None:
@@ -50,7 +53,7 @@ class Supervisor:
             self._guard.stall(None)
         elif verdict is Verdict.LOST:
             _log.critical("a step does not end at all; the process exits")
-            self._lost()
+            self._give_up(self._recorder)
 
     def _break(self) -> None:
         _log.critical("the engine cannot be trusted any more; the server takes no more work and must be restarted")

@@ -14,6 +14,7 @@ import msgspec
 
 from zerolayer.errors import ContextTooLong, Infeasible, InvalidRequest, ModelNotFound, SlotsBusy, Unavailable
 from zerolayer.guard.deadline import Refusal, SlotTable
+from zerolayer.guard.overflow import newest_turns, without_repeats
 from zerolayer.model.engine import Generation
 from zerolayer.wire.schema import Message, Request, Route
 
@@ -60,6 +61,8 @@ class Shape(msgspec.Struct, frozen=True):
     template_tokens: int  # upper bound of what the chat template adds around one message
     bos_id: int | None = None
     add_bos: bool = False  # a bare text prompt begins with bos_id
+    truncate: bool = False  # a conversation that is too long loses its oldest turns
+    drop_duplicates: bool = False  # and user messages that repeat the one before them
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -67,6 +70,14 @@ class Reservation(msgspec.Struct, frozen=True):
 
     slot: int
     long: bool  # tokenise off the loop
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """What a request's text became, and how many of its messages are not in it."""
+
+    ids: Sequence[int]
+    truncated: int = 0
+    duplicates: int = 0
 
 
 class Guard:
@@ -111,23 +122,27 @@ class Guard:
 
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422, ``SlotsBusy`` 429.
         """
-        if self.closed is not None:
-            raise self.closed
-        if not self.names.known(request.model):
-            raise ModelNotFound(
-                f"the model does not exist here; this service serves {self.names.served!r}", param="model"
-            )
-        text_bytes, upper = self._bounds(request)
+        text_bytes, upper = self._admissible(request)
         claimed = self.slots.claim(self._predict_ns(upper, min(self._wanted(request), self.shape.slot_tokens)))
         if isinstance(claimed, Refusal):
             wait = claimed.retry_after_ms
             raise SlotsBusy(self._refusal.replace("{ms}", str(wait)), retry_after_ms=wait)
         return Reservation(claimed, text_bytes > LONG_TEXT_BYTES)
 
+    def check(self, request: Request) -> bool:
+        """Whether the text is long, so that it must be tokenised off the loop. For requests that take no slot.
+
+        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422.
+        """
+        return self._admissible(request)[0] > LONG_TEXT_BYTES
+
     def tokenise(self, request: Request) -> list[int]:
-        """The prompt's token ids. Pure; any thread. Raises ``InvalidRequest`` for an id outside the vocabulary."""
+        """The prompt's token ids, however many. Pure; any thread.
+
+        Raises ``InvalidRequest`` for an id outside the vocabulary and for an order of roles that the model refuses.
+        """
         if request.route is Route.CHAT:
-            return self._template.encode(request.messages)
+            return self._template.encode(self._messages(request))
         shape = self.shape
         if not isinstance(request.prompt, str):
             ids = list(request.prompt)
@@ -140,6 +155,19 @@ class Guard:
         if shape.bos_id is not None and (shape.add_bos or not ids):
             ids.insert(0, shape.bos_id)
         return ids
+
+    def prompt(self, request: Request) -> Prompt:
+        """What the model is to read: ``tokenise``, and the oldest turns left out where the contract allows it."""
+        shape, messages, ids = self.shape, self._messages(request), self.tokenise(request)
+        duplicates = len(request.messages) - len(messages)
+        if shape.truncate and messages and not self._fits(request, len(ids)):
+            # An answer of the default length is only wished for: at most half of the slot is kept free for it.
+            most = shape.slot_tokens // 2 if request.max_tokens is None else shape.slot_tokens
+            answer = min(self._wanted(request), most)
+            cut = newest_turns(messages, self._template.encode, shape.slot_tokens - answer)
+            if cut is not None:
+                return Prompt(cut.ids, cut.dropped, duplicates)
+        return Prompt(ids, duplicates=duplicates)
 
     def confirm(self, reservation: Reservation, request: Request, ids: Sequence[int]) -> Generation:
         """Tighten the reservation to the true length, or release it and raise the request's own 4xx."""
@@ -155,6 +183,16 @@ class Guard:
         """Give a reservation back that the engine never saw."""
         self.slots.release(reservation.slot)
 
+    def _admissible(self, request: Request) -> tuple[int, int]:
+        """``_bounds``, if the request may be looked at at all."""
+        if self.closed is not None:
+            raise self.closed
+        if not self.names.known(request.model):
+            raise ModelNotFound(
+                f"the model does not exist here; this service serves {self.names.served!r}", param="model"
+            )
+        return self._bounds(request)
+
     def _bounds(self, request: Request) -> tuple[int, int]:
         """Bytes of text, and the upper bound of prompt tokens: no token stands for less than a byte."""
         shape = self.shape
@@ -168,7 +206,7 @@ class Guard:
             if upper > shape.slot_tokens:
                 raise _too_long(request, upper, self._wanted(request), shape.slot_tokens)
         lower = text_bytes // shape.longest_piece_bytes
-        if lower > shape.slot_tokens:
+        if lower > shape.slot_tokens and not (shape.truncate and request.route is Route.CHAT):
             raise Infeasible(
                 f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
                 param=_prompt_param(request),
@@ -179,11 +217,16 @@ class Guard:
         """The ``max_tokens`` that is applied: a default that does not fit is cut, a chosen one is refused."""
         if prompt_tokens == 0:
             raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
-        room = self.shape.slot_tokens - prompt_tokens
         wanted = self._wanted(request)
-        if room < 1 or (request.max_tokens is not None and wanted > room):
+        if not self._fits(request, prompt_tokens):
             raise _too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
-        return min(wanted, room)
+        return min(wanted, self.shape.slot_tokens - prompt_tokens)
+
+    def _fits(self, request: Request, prompt_tokens: int) -> bool:
+        return prompt_tokens + (request.max_tokens or 1) <= self.shape.slot_tokens
+
+    def _messages(self, request: Request) -> Sequence[Message]:
+        return without_repeats(request.messages) if self.shape.drop_duplicates else request.messages
 
     def _wanted(self, request: Request) -> int:
         return self.shape.default_max_tokens if request.max_tokens is None else request.max_tokens

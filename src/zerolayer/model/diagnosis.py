@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
 from typing import NoReturn
 
 from zerolayer.model.recorder import Recorder, table, write
@@ -20,27 +19,27 @@ _WRITE_S = 2.0  # for the steps of a process that gives up: a dead disk must not
 _log = logging.getLogger("zerolayer.model")
 
 
-def answer_signal(loop: asyncio.AbstractEventLoop, recorder: Recorder, clock_ns: Callable[[], int]) -> None:
+def answer_signal(loop: asyncio.AbstractEventLoop, recorder: Recorder) -> None:
     """From now on SIGUSR1 writes the stacks of all threads to stderr, and the last steps where ``write`` says.
 
     The stacks come from a C handler, so they come when the interpreter stands still, too; a crash of native code
     leaves them likewise. On the main thread.
     """
     faulthandler.enable(file=_STDERR, all_threads=True)
-    loop.add_signal_handler(signal.SIGUSR1, _write_steps, recorder, clock_ns)
+    loop.add_signal_handler(signal.SIGUSR1, _write_steps, recorder)
     faulthandler.register(signal.SIGUSR1, file=_STDERR, all_threads=True, chain=True)
 
 
-def give_up(recorder: Recorder, clock_ns: Callable[[], int]) -> NoReturn:
+def give_up(recorder: Recorder) -> NoReturn:
     """Write stacks and steps, and leave without waiting for anything."""
     faulthandler.dump_traceback(file=_STDERR, all_threads=True)
-    writing = threading.Thread(target=_write_steps, args=(recorder, clock_ns), daemon=True)
+    writing = threading.Thread(target=_write_steps, args=(recorder,), daemon=True)
     writing.start()
     writing.join(_WRITE_S)
     os._exit(EXIT_LOST)
 
 
-def _write_steps(recorder: Recorder, clock_ns: Callable[[], int]) -> None:
+def _write_steps(recorder: Recorder) -> None:
     records = recorder.records()
-    place = write(table(records, clock_ns()), os.environ)
+    place = write(table(records, recorder.now_ns()), os.environ)
     _log.info("the last %d steps are in %s", len(records), place)

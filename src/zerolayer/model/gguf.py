@@ -26,7 +26,8 @@ from typing import Self, overload
 import msgspec
 
 from zerolayer.errors import ModelFileError
-from zerolayer.model.tensor_type import TYPE_OF_NUMBER, TensorType
+from zerolayer.model.tensor_type import TYPE_OF_NUMBER
+from zerolayer.model.weights import TensorInfo
 
 MAX_KEYS = 65_536
 MAX_TENSORS = 65_536
@@ -40,21 +41,6 @@ MAX_NESTING = 4
 MAX_ALIGNMENT = 1 << 20
 
 _REMEDY = "Download the file again and compare its checksum."
-
-
-class TensorInfo(msgspec.Struct, frozen=True):
-    """Where a tensor lies.
-
-    ``shape`` is in row-major (C, numpy) order: a matrix that maps ``k`` inputs to ``n`` outputs has shape ``(n, k)``,
-    each row of ``k`` numbers contiguous. (The file itself, and the ``gguf`` package, list the sizes the other way
-    round.) ``offset`` and ``n_bytes`` count bytes from the start of the file.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    type: TensorType
-    offset: int
-    n_bytes: int
 
 
 class StringArray(Sequence[str]):
@@ -313,7 +299,7 @@ class GgufFile:
     def open(cls, path: Path | str) -> Self:
         """Map the file and read its header; ``ModelFileError`` if it cannot be read or is not a sound GGUF file."""
         path = Path(path)
-        mapped = _map(path)
+        mapped = map_file(path)
         try:
             metadata, tensors = _read(mapped, path)
         except BaseException:
@@ -343,7 +329,8 @@ class GgufFile:
         self.close()
 
 
-def _map(path: Path) -> mmap.mmap:
+def map_file(path: Path) -> mmap.mmap:
+    """The whole file, read-only; ``ModelFileError`` if it is empty or cannot be read."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:

@@ -6,22 +6,27 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from itertools import takewhile
+from pathlib import Path
 
 import msgspec
 
 from zerolayer.contract import Contract, model_path
 from zerolayer.errors import StartupError
-from zerolayer.model import _native
+from zerolayer.model import _native, warm_start
 from zerolayer.model.engine import Engine
-from zerolayer.model.gguf import GgufFile
+from zerolayer.model.hub import snapshot
 from zerolayer.model.machine import Machine
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.model_config import ModelConfig
-from zerolayer.model.native_engine import EXACT, NativeEngine, needed_bytes
+from zerolayer.model.native_engine import EXACT, ONE_MATRIX, NativeEngine, needed_bytes
 from zerolayer.model.placement import choose_cores
 from zerolayer.model.prefix_cache import BLOCK
-from zerolayer.text.encode import Encoder, build_encoder
+from zerolayer.model.source import ModelSource, open_source
+from zerolayer.model.weights import Weights
+from zerolayer.text.encode import Encoder
 from zerolayer.text.no_template import NoChatTemplate
 from zerolayer.text.template import ChatTemplate
 from zerolayer.text.vocabulary import Vocabulary
@@ -30,6 +35,10 @@ from zerolayer.wire.schema import Message
 _SILENT_S = 1.0  # a start this short needs no progress bar
 _EVERY_S = 0.1
 _BAR = 30
+
+
+def _nothing() -> None:
+    pass
 
 
 class LoadedModel(msgspec.Struct, frozen=True):
@@ -41,6 +50,7 @@ class LoadedModel(msgspec.Struct, frozen=True):
     template: ChatTemplate | NoChatTemplate
     name: str
     config: ModelConfig
+    remember: Callable[[], None] = _nothing  # called when the last step has run
 
 
 def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedModel:
@@ -49,18 +59,31 @@ def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedMod
     Raises ``StartupError`` (missing file, memory, kernels) and ``ModelFileError`` (damaged or unsupported file).
     """
     bar = _ProgressBar(progress)
-    with GgufFile.open(model_path(contract)) as gguf:
-        config = ModelConfig.from_gguf(gguf.metadata, gguf.tensors)
-        vocabulary = Vocabulary.from_gguf(gguf.metadata)
+    hub_name = contract.model.hub_name
+    source = open_source(model_path(contract) if hub_name is None else snapshot(hub_name, progress))
+    with closing(source.weights):
+        config, vocabulary = source.config, source.vocabulary
         with ThreadPoolExecutor(1) as aside:  # packing leaves the GIL to the text, which takes a third of the start
-            loading = aside.submit(_engine, contract, gguf, config, vocabulary, bar)
-            encoder = build_encoder(vocabulary)
-            template = _template(config, vocabulary, encoder)
+            loading = aside.submit(_engine, contract, source.weights, config, vocabulary, bar)
+            encoder = source.build_encoder()
+            template = _template(source, encoder)
             engine = loading.result()
+        remember = _nothing
         if isinstance(engine, NativeEngine):
             for token_ids in _constants(contract, template):
                 engine.keep_constant(token_ids)
-        return LoadedModel(engine, vocabulary, encoder, template, contract.model.name, config)
+            if contract.context.warm_start:
+                place = warm_start.place(os.environ, contract.model.name, vocabulary.pieces)
+                prefixes = warm_start.read(place, vocabulary.size)
+                for done, prefix in enumerate(prefixes):
+                    bar.show("kept prompts", done, len(prefixes))
+                    engine.keep_prefix(prefix)
+                remember = partial(_remember, engine, place)
+        return LoadedModel(engine, vocabulary, encoder, template, contract.model.name, config, remember)
+
+
+def _remember(engine: NativeEngine, place: Path) -> None:
+    warm_start.write(place, engine.kept_prefixes())
 
 
 def _constants(contract: Contract, template: ChatTemplate | NoChatTemplate) -> list[list[int]]:
@@ -85,14 +108,22 @@ def _beginning(template: ChatTemplate, messages: tuple[Message, ...]) -> list[in
     return [left for left, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
 
 
-def _template(config: ModelConfig, vocabulary: Vocabulary, encoder: Encoder) -> ChatTemplate | NoChatTemplate:
-    if config.chat_template is None:
+def _template(source: ModelSource, encoder: Encoder) -> ChatTemplate | NoChatTemplate:
+    if source.config.chat_template is None:
         return NoChatTemplate()
-    return ChatTemplate.compile(config.chat_template, vocabulary, encoder)
+    inner = source.inner_encoder(encoder)
+    template = ChatTemplate.compile(source.config.chat_template, source.vocabulary, inner)
+    first = template.encode((Message("user", "x"),))[0]
+    if inner is not encoder and first not in source.vocabulary.special_ids.values():
+        raise StartupError(
+            "The model's chat template begins with text, and its tokeniser treats the first text of a sequence apart, "
+            "which this build does not run. Use a GGUF file of the model."
+        )
+    return template
 
 
 def _engine(
-    contract: Contract, gguf: GgufFile, config: ModelConfig, vocabulary: Vocabulary, bar: _ProgressBar
+    contract: Contract, weights: Weights, config: ModelConfig, vocabulary: Vocabulary, bar: _ProgressBar
 ) -> Engine:
     context = contract.context
     step_us = contract.engine.mock_step_us
@@ -112,8 +143,9 @@ def _engine(
         )
     machine = Machine.read()
     prefix_tokens = min(context.system_tokens, context.slot_tokens) // BLOCK * BLOCK
+    embedding = weights.tensors["token_embd.weight"].n_bytes
     needed = needed_bytes(
-        config, context.slots, context.slot_tokens, context.chunk_tokens, context.prefixes * prefix_tokens
+        config, embedding, context.slots, context.slot_tokens, context.chunk_tokens, context.prefixes * prefix_tokens
     )
     if needed > machine.memory:
         raise StartupError(
@@ -124,7 +156,7 @@ def _engine(
     threads, why = machine.threads(contract.engine.threads)
     cores, where = choose_cores(threads, sorted(os.sched_getaffinity(0)), pin=contract.engine.pin)
     return NativeEngine.load(
-        gguf,
+        weights,
         config,
         slots=context.slots,
         slot_tokens=context.slot_tokens,
@@ -132,7 +164,8 @@ def _engine(
         threads=threads,
         prefixes=context.prefixes,
         prefix_tokens=prefix_tokens,
-        exact=_exact(contract.engine.weights, gguf),
+        exact=_exact(contract.engine.weights, weights),
+        bloom=contract.engine.penalty == "bloom",
         stop_ids=sorted(vocabulary.eos_ids),
         notes=(why, where),
         cores=cores,
@@ -140,15 +173,24 @@ def _engine(
     )
 
 
-def _exact(weights: str, gguf: GgufFile) -> bool:
+def _exact(wanted: str, weights: Weights) -> bool:
     """Whether weights stay in the file's groups: more accurate and fewer bytes; AMX prefills faster with int8."""
-    other = {info.type for name, info in gguf.tensors.items() if len(info.shape) == 2 and info.type not in EXACT}
-    if weights == "exact" and other:
-        raise StartupError(
-            f"--weights exact keeps {', '.join(sorted(EXACT))} as they are; this file has "
-            f"{', '.join(sorted(other))} too. Use --weights int8."
-        )
-    return weights == "exact" or (weights == "auto" and not other and _native.kernel_sets()[0] != "amx")
+    why_not = _why_not_exact(weights)
+    if wanted == "exact" and why_not:
+        raise StartupError(f"--weights exact cannot keep this file's weights: {why_not}. Use --weights int8.")
+    return wanted == "exact" or (wanted == "auto" and not why_not and _native.kernel_sets()[0] != "amx")
+
+
+def _why_not_exact(weights: Weights) -> str:
+    types = {name: info.type for name, info in weights.tensors.items() if len(info.shape) == 2}
+    other = {kind for kind in types.values() if kind not in EXACT}
+    if other:
+        return f"{', '.join(sorted(EXACT))} are kept as they are, and it has {', '.join(sorted(other))} too"
+    for name, kind in types.items():
+        for first, joined in ONE_MATRIX.items():
+            if name.endswith(first) and any(types[name.replace(first, part)] != kind for part in joined):
+                return f"{name} and the tensors that are computed with it differ in type"
+    return ""
 
 
 class _ProgressBar:

@@ -1,4 +1,4 @@
-"""The shape of a llama-family model: one small type for SmolLM2, Llama, Mistral and Qwen2, not one class per model.
+"""The shape of a llama-family model: one small type for Llama, Mistral, Qwen2 and Qwen3, not a class per model.
 
 Keys and tensor names: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "LLM" and "Base layers"; checked here
 once, so that nothing behind this file meets a shape that does not fit.
@@ -13,21 +13,32 @@ from typing import Literal, Self
 import msgspec
 
 from zerolayer.errors import ModelFileError
-from zerolayer.model.gguf import TensorInfo, printable
+from zerolayer.model.gguf import printable
 from zerolayer.model.tensor_type import TensorType
+from zerolayer.model.weights import TensorInfo
 
+# What the engine computes with.
 READABLE = frozenset(
-    {TensorType.F32, TensorType.F16, TensorType.BF16, TensorType.Q8_0, TensorType.Q4_0, TensorType.Q4_1}
-)  # what the engine computes with
+    {
+        *(TensorType.F32, TensorType.F16, TensorType.BF16),
+        *(TensorType.Q8_0, TensorType.Q4_0, TensorType.Q4_1, TensorType.Q5_0, TensorType.Q5_1),
+        *(TensorType.Q4_K, TensorType.Q5_K, TensorType.Q6_K),
+    }
+)
 
-# Converters permute the q and k rows of "llama" models (Llama, Mistral, SmolLM2): rotary pairs lie side by side.
-_ROPE_LAYOUT: dict[str, Literal["interleaved", "halves"]] = {"llama": "interleaved", "qwen2": "halves"}
+RopeLayout = Literal["interleaved", "halves"]
+# GGUF's converters permute the q and k rows of "llama" models (Llama, Mistral, SmolLM2): rotary pairs lie side by side.
+_ROPE_LAYOUT: dict[str, RopeLayout] = {
+    "llama": "interleaved",
+    "qwen2": "halves",
+    "qwen3": "halves",
+}
 
 # Some ten times the largest public models of the family; no product of two overflows 64 bits.
 _MAX_LAYERS, _MAX_HIDDEN, _MAX_HEADS, _MAX_HEAD_DIM = 1024, 1 << 17, 1024, 1024
 _MAX_INTERMEDIATE, _MAX_VOCABULARY, _MAX_CONTEXT = 1 << 20, 1 << 22, 1 << 24
 
-_REMEDY = "Use a GGUF file of a supported model."
+_REMEDY = "Use a complete file of a supported model."
 
 
 class ModelConfig(msgspec.Struct, frozen=True):
@@ -35,6 +46,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
     ``rope_layout``: rotary pairs are (2i, 2i+1) if "interleaved", (i, i + head_dim/2) if "halves". ``rope_factors``:
     the tensor ``rope_freqs.weight`` of head_dim/2 numbers divides the frequencies (Llama 3.1 and later).
+    ``head_norms``: every query and key head goes through an RMS norm of its own before the rotation (Qwen3).
     ``tied_embedding``: there is no ``output.weight``; the token embedding serves as output matrix. ``context``: the
     longest sequence that the model was trained for. ``vocabulary``: rows of the embedding, padding included.
     """
@@ -49,18 +61,26 @@ class ModelConfig(msgspec.Struct, frozen=True):
     vocabulary: int
     rms_eps: float
     rope_base: float
-    rope_layout: Literal["interleaved", "halves"]
+    rope_layout: RopeLayout
     rope_factors: bool
     qkv_bias: bool
+    head_norms: bool
     tied_embedding: bool
     context: int
     name: str
     chat_template: str | None
 
     @classmethod
-    def from_gguf(cls, metadata: Mapping[str, object], tensors: Mapping[str, TensorInfo]) -> Self:
+    def from_gguf(
+        cls,
+        metadata: Mapping[str, object],
+        tensors: Mapping[str, TensorInfo],
+        *,
+        rope_layout: RopeLayout | None = None,
+    ) -> Self:
         """The configuration that a GGUF file describes, every number and every tensor's shape and type checked.
 
+        ``rope_layout``: where the tensors do not come from a GGUF file. None: as its converters write the architecture.
         Raises ``ModelFileError`` for another architecture, for a feature of the family that is not supported and for
         anything that does not fit together.
         """
@@ -83,9 +103,10 @@ class ModelConfig(msgspec.Struct, frozen=True):
             vocabulary=_rows(tensors, "token_embd.weight"),
             rms_eps=fields.real("attention.layer_norm_rms_epsilon", 1e-12, 1e-2),
             rope_base=fields.real("rope.freq_base", 1.0, 1e12, default=10_000.0),
-            rope_layout=_ROPE_LAYOUT[fields.architecture],
+            rope_layout=rope_layout or _ROPE_LAYOUT[fields.architecture],
             rope_factors="rope_freqs.weight" in tensors,
             qkv_bias="blk.0.attn_q.bias" in tensors,
+            head_norms=fields.architecture == "qwen3",
             tied_embedding="output.weight" not in tensors,
             # Attention over a sliding window equals full attention as long as the sequence fits the window.
             context=fields.integer("attention.sliding_window", context, default=context, zero_is_absent=True),
@@ -106,7 +127,7 @@ class _Fields:
             shown = printable(architecture) if isinstance(architecture, str) else "none"
             raise ModelFileError(
                 f"The model's architecture ({shown}) is not supported; this build runs "
-                f"{', '.join(sorted(_ROPE_LAYOUT))} (Llama, SmolLM2, Mistral and Qwen2 models). " + _REMEDY
+                f"{', '.join(sorted(_ROPE_LAYOUT))} (Llama, SmolLM2, Mistral, Qwen2 and Qwen3 models). " + _REMEDY
             )
         self.architecture = architecture
         self._metadata = metadata
@@ -236,6 +257,8 @@ def _expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     }
     if config.qkv_bias:
         layer |= {"attn_q.bias": (queries,), "attn_k.bias": (keys,), "attn_v.bias": (keys,)}
+    if config.head_norms:
+        layer |= {"attn_q_norm.weight": (config.head_dim,), "attn_k_norm.weight": (config.head_dim,)}
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd.weight": (config.vocabulary, hidden),
         "output_norm.weight": (hidden,),
@@ -260,7 +283,7 @@ def _check_tensors(config: ModelConfig, tensors: Mapping[str, TensorInfo]) -> No
         if info.type not in READABLE:
             raise ModelFileError(
                 f"Tensor {name} is stored as {info.type}, which is not supported yet: this build reads "
-                f"{', '.join(sorted(READABLE))}. Use a Q8_0, Q4_0, Q4_1, F16 or BF16 file of the model."
+                f"{', '.join(sorted(READABLE))}. Use a Q8_0, Q4_K_M, F16 or BF16 file of the model."
             )
         if (len(shape) == 1) and info.type not in (TensorType.F32, TensorType.F16, TensorType.BF16):
             raise ModelFileError(

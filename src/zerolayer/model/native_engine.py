@@ -1,4 +1,4 @@
-"""The CPU engine: a GGUF file in packed integer weights, slots in static memory, steps in native threads."""
+"""The CPU engine: a model in packed integer weights, slots in static memory, steps in native threads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
-from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.placement import page_note, pinning_refused
-from zerolayer.model.prefix_cache import BLOCK, Hit, PrefixCache
+from zerolayer.model.prefix_cache import BLOCK, Hit, Kept, PrefixCache
 from zerolayer.model.tensor_type import TensorType
+from zerolayer.model.weights import Weights
+from zerolayer.model.weights import vector as floats
 from zerolayer.wire.schema import Alternative, FinishReason, Sampling, TokenLogprob
 
 Progress = Callable[[str, int, int], None]  # (what, done, of)
@@ -24,6 +25,8 @@ Progress = Callable[[str, int, int], None]  # (what, done, of)
 _FINISH = {0: None, 1: FinishReason.STOP, 2: FinishReason.LENGTH}  # by native/engine.hpp's Finish
 # Types whose groups the kernels take as they are (native/pack_groups.cpp).
 EXACT = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
+# Tensors that the kernels compute as one matrix, which has one type if it is kept exactly.
+ONE_MATRIX = {"attn_q.weight": ("attn_k.weight", "attn_v.weight"), "ffn_gate.weight": ("ffn_up.weight",)}
 _SEED_MASK = (1 << 64) - 1
 
 
@@ -42,7 +45,7 @@ class NativeEngine:
     @classmethod
     def load(
         cls,
-        gguf: GgufFile,
+        weights: Weights,
         config: ModelConfig,
         *,
         slots: int,
@@ -53,6 +56,7 @@ class NativeEngine:
         prefixes: int = 0,
         prefix_tokens: int = 0,
         exact: bool = False,
+        bloom: bool = False,
         stop_ids: Sequence[int] = (),
         notes: Sequence[str] = (),
         cores: Sequence[int] = (),
@@ -61,6 +65,7 @@ class NativeEngine:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
 
         ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
+        ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept. ``stop_ids`` end a
         generation unless it asks to ignore them. ``cores`` pins the workers, all threads but the one that calls
         ``step``. Raises ``StartupError`` when memory or the kernel set is missing.
@@ -69,8 +74,8 @@ class NativeEngine:
         service = 1  # a slot of our own: constants, logits
         sizes = (slots + service, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
         try:
-            native = _create(config, sizes, exact, name)
-            _load_weights(native, gguf, config, progress or _silent)
+            native = _create(config, sizes, exact, bloom, name)
+            _load_weights(native, weights, config, progress or _silent)
         except ValueError as error:
             raise StartupError(
                 f"The CPU engine cannot run this model with the kernel set {name!r}: {error}. "
@@ -154,13 +159,28 @@ class NativeEngine:
         if len(token_ids) < BLOCK:
             return
         self.open(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True))
-        while left := self.prefill_left(slot):
-            self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
+        self._prefill(slot)
         self._keep(slot, token_ids, b"", constant=True)
         self.close(slot)
 
+    def keep_prefix(self, prefix: Kept) -> None:
+        """Compute a prefix that an earlier run kept, while there are free entries. Before the start."""
+        slot = self._info.slots
+        if self._prefixes.free and BLOCK <= len(prefix.token_ids) < self._info.slot_tokens:
+            self.open(slot, Generation(prefix.token_ids, Sampling(temperature=0.0), 1, salt=prefix.salt))
+            self._prefill(slot)
+            self.close(slot)
+
+    def kept_prefixes(self) -> list[Kept]:
+        """What ``keep_prefix`` of a later run is for, best first. When no step runs."""
+        return self._prefixes.kept()
+
     def shutdown(self) -> None:
         self._engine = None  # its threads end and its memory goes with it
+
+    def _prefill(self, slot: int) -> None:
+        while left := self.prefill_left(slot):
+            self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
 
     def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False) -> None:
         kept = self._prefixes.admit(prompt, salt, constant=constant)
@@ -180,14 +200,21 @@ class NativeEngine:
         return out
 
 
-def needed_bytes(config: ModelConfig, slots: int, slot_tokens: int, chunk_tokens: int, shared_tokens: int = 0) -> int:
+def needed_bytes(
+    config: ModelConfig,
+    embedding_bytes: int,
+    slots: int,
+    slot_tokens: int,
+    chunk_tokens: int,
+    shared_tokens: int = 0,
+) -> int:
     """What ``load`` takes, within a few per cent: a byte a weight, the embedding as in the file, and KV.
 
     ``shared_tokens``: tokens of all shared prefixes together.
     """
     attention = config.hidden * config.head_dim * (2 * config.heads + 2 * config.kv_heads)
     per_layer = attention + 3 * config.hidden * config.intermediate
-    weights = config.layers * per_layer + 2 * config.vocabulary * config.hidden
+    weights = config.layers * per_layer + config.vocabulary * config.hidden + embedding_bytes
     kv_token = config.layers * config.kv_heads * (3 * config.head_dim + 8)  # 2 bytes a key, 1 a value, two scales
     row = 16 * (config.hidden + config.intermediate) + 4 * config.head_dim * (config.heads + 2 * config.kv_heads)
     kv = ((slots + 1) * slot_tokens + shared_tokens) * kv_token
@@ -202,7 +229,7 @@ def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | Non
 
 
 def _create(
-    config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, kernels: str
+    config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, bloom: bool, kernels: str
 ) -> _native.Engine:
     slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens = sizes
     return _native.Engine.create(
@@ -222,6 +249,7 @@ def _create(
         prefixes=prefixes,
         prefix_tokens=prefix_tokens,
         exact=exact,
+        bloom=bloom,
         kernels=kernels,
     )
 
@@ -230,16 +258,16 @@ def _silent(_what: str, _done: int, _of: int) -> None:
     pass
 
 
-def _load_weights(native: _native.Engine, gguf: GgufFile, config: ModelConfig, progress: Progress) -> None:
+def _load_weights(native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress) -> None:
     """Tensor names: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "Base layers"."""
 
     def matrix(name: str) -> _native.Tensor:
-        info = gguf.tensors[name]
+        info = weights.tensors[name]
         rows, columns = info.shape
-        return _native.Tensor(info.type.number, np.frombuffer(gguf.data(name), dtype=np.uint8), rows, columns)
+        return _native.Tensor(info.type.number, np.frombuffer(weights.data(name), dtype=np.uint8), rows, columns)
 
     def vector(name: str) -> NDArray[np.float32]:
-        return np.frombuffer(gguf.data(name), dtype=np.float32)
+        return floats(weights, name)
 
     if config.rope_factors:
         native.load_rope_factors(vector("rope_freqs.weight"))
@@ -257,6 +285,8 @@ def _load_weights(native: _native.Engine, gguf: GgufFile, config: ModelConfig, p
             native.load_qkv_bias(
                 layer, vector(block + "attn_q.bias"), vector(block + "attn_k.bias"), vector(block + "attn_v.bias")
             )
+        if config.head_norms:
+            native.load_head_norms(layer, vector(block + "attn_q_norm.weight"), vector(block + "attn_k_norm.weight"))
         native.load_output(layer, matrix(block + "attn_output.weight"))
         native.load_gate_up(layer, matrix(block + "ffn_gate.weight"), matrix(block + "ffn_up.weight"))
         native.load_down(layer, matrix(block + "ffn_down.weight"))

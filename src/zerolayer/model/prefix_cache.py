@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 BLOCK = 16
+
+Policy = Literal["saves-least", "lru"]
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -27,8 +30,16 @@ class Hit(msgspec.Struct, frozen=True):
     tokens: int
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """The content of an entry."""
+
+    salt: bytes
+    token_ids: list[int]
+
+
 class _Entry(msgspec.Struct):
     keys: list[bytes]  # the prefix at every block border, shortest first
+    salt: bytes
     tokens: int
     constant: bool
     users: int = 0
@@ -37,15 +48,19 @@ class _Entry(msgspec.Struct):
 
 
 class PrefixCache:
-    """``entries`` prefixes of at most ``entry_tokens`` tokens. One thread calls."""
+    """``entries`` prefixes of at most ``entry_tokens`` tokens. One thread calls.
 
-    def __init__(self, *, entries: int, entry_tokens: int) -> None:
+    ``policy``: which idle entry makes room: the one that saves least, or the least recently used (to compare with).
+    """
+
+    def __init__(self, *, entries: int, entry_tokens: int, policy: Policy = "saves-least") -> None:
         if entry_tokens % BLOCK:
             raise ValueError(f"entry_tokens must be a multiple of {BLOCK}")
         self._entry_tokens = entry_tokens
         self._free = list(range(entries - 1, -1, -1))
         self._entries: dict[int, _Entry] = {}
         self._by_key: dict[bytes, set[int]] = {}
+        self._policy = policy
         self._clock = 0.0
         self.queries = 0  # prompt tokens that were looked up
         self.hits = 0  # of them, tokens that were found
@@ -78,8 +93,8 @@ class PrefixCache:
         number = self._make_room()
         if number is None:
             return None
-        entry = _Entry(keys, len(keys) * BLOCK, constant)
-        entry.priority = self._clock + entry.tokens
+        entry = _Entry(keys, salt, len(keys) * BLOCK, constant)
+        self._rank(entry, entry.tokens)
         self._entries[number] = entry
         for key in keys:
             self._by_key.setdefault(key, set()).add(number)
@@ -89,9 +104,30 @@ class PrefixCache:
         entry = self._entries[number]
         entry.users += 1
         entry.hits += 1
-        entry.priority = self._clock + entry.hits * tokens
+        self._rank(entry, tokens)
         self.hits += tokens
         return Hit(number, tokens)
+
+    @property
+    def free(self) -> int:
+        """Entries that hold nothing."""
+        return len(self._free)
+
+    def kept(self) -> list[Kept]:
+        """Every prefix but the constants, the one that would leave last first."""
+        entries = sorted(self._entries.values(), key=lambda entry: entry.priority, reverse=True)
+        return [
+            Kept(entry.salt, list(array("i", entry.keys[-1][len(_salted(entry.salt)) :])))
+            for entry in entries
+            if not entry.constant
+        ]
+
+    def _rank(self, entry: _Entry, tokens: int) -> None:
+        if self._policy == "lru":
+            self._clock += 1.0
+            entry.priority = self._clock
+        else:
+            entry.priority = self._clock + entry.hits * tokens
 
     def _make_room(self) -> int | None:
         if self._free:
@@ -101,7 +137,7 @@ class PrefixCache:
             return None
         number = min(idle, key=lambda candidate: self._entries[candidate].priority)
         entry = self._entries.pop(number)
-        self._clock = entry.priority
+        self._clock = max(self._clock, entry.priority)
         for key in entry.keys:
             holders = self._by_key[key]
             holders.discard(number)

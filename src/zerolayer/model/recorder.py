@@ -66,7 +66,7 @@ class Recorder:
     def __init__(
         self, clock_ns: Callable[[], int], bound_ns: Callable[[int, int], int], stat: Path = Path("/proc/stat")
     ) -> None:
-        self._clock_ns = clock_ns
+        self.now_ns = clock_ns
         self._bound_ns = bound_ns
         self._ring = bytearray(STEPS * _RECORD.size)
         self._count = 0
@@ -126,7 +126,7 @@ class Recorder:
         return [StepRecord(self._programs[program], *numbers) for program, *numbers in rows]
 
     def _look_for_steal(self) -> tuple[int, int]:
-        now, steal_ms = self._clock_ns(), self._read_steal_ms()
+        now, steal_ms = self.now_ns(), self._read_steal_ms()
         passed, window = steal_ms - self._steal_ms, now - self._steal_looked_ns
         self._steal_ms, self._steal_looked_ns = steal_ms, now
         return max(0, passed), min(1 + window // 1_000_000, (1 << 32) - 1)
@@ -140,7 +140,7 @@ class Recorder:
         return int(fields[_STEAL_FIELD]) * 1000 // os.sysconf("SC_CLK_TCK") if len(fields) > _STEAL_FIELD else 0
 
     def _on_collection(self, phase: str, _info: Mapping[str, int]) -> None:
-        now = self._clock_ns()
+        now = self.now_ns()
         if phase == "start":
             self._collection_began_ns = now
         else:

@@ -69,40 +69,43 @@ static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Ac
 }
 #endif
 
-static inline void dot_keys(const int16_t* block, int head_dim, const int16_t* query, int group, int32_t* scores, int stride) {
+static inline void dot_keys(const int16_t* keys, int blocks, int head_dim, const int16_t* query, int group, int32_t* scores, int stride) {
   constexpr int kParts = 16 / kLanes;
-  for (int g = 0; g < group; g++) {
-    V sum[kParts];
-    for (int j = 0; j < kParts; j++) sum[j] = zero_v();
-    for (int d = 0; d < head_dim; d += 2) {
-      const V q = splat32(query + g * head_dim + d);
-      for (int j = 0; j < kParts; j++) sum[j] = plus(sum[j], madd(load_v(block + d * 16 + j * kLanes * 2), q));
+  for (int b = 0; b < blocks; b++, keys += size_t(head_dim) * 16)
+    for (int g = 0; g < group; g++) {
+      V sum[kParts];
+      for (int j = 0; j < kParts; j++) sum[j] = zero_v();
+      for (int d = 0; d < head_dim; d += 2) {
+        const V q = splat32(query + g * head_dim + d);
+        for (int j = 0; j < kParts; j++) sum[j] = plus(sum[j], madd(load_v(keys + d * 16 + j * kLanes * 2), q));
+      }
+      for (int j = 0; j < kParts; j++) store_v(scores + size_t(g) * stride + b * 16 + j * kLanes, sum[j]);
     }
-    for (int j = 0; j < kParts; j++) store_v(scores + size_t(g) * stride + j * kLanes, sum[j]);
-  }
 }
 
-static inline void dot_values(const int8_t* values, int quads, int head_dim, const uint8_t* hi, const uint8_t* lo, int32_t* sums) {
+static inline void dot_values(const int8_t* values, int quads, int head_dim, const uint8_t* hi, const uint8_t* lo, int stride, int group,
+                              int32_t* sums) {
   constexpr int kParts = 32 / kLanes;  // 32 dimensions at a time: head_dim is a multiple of 32
-  for (int d = 0; d < head_dim; d += 32) {
-    V high[kParts], low[kParts];
-    for (int j = 0; j < kParts; j++) {
-      high[j] = load_v(sums + d + j * kLanes);
-      low[j] = load_v(sums + head_dim + d + j * kLanes);
-    }
-    for (int t = 0; t < quads; t++) {
-      const V h = splat32(hi + t * 4), l = splat32(lo + t * 4);
+  for (int g = 0; g < group; g++, hi += stride, lo += stride, sums += 2 * head_dim)
+    for (int d = 0; d < head_dim; d += 32) {
+      V high[kParts], low[kParts];
       for (int j = 0; j < kParts; j++) {
-        const V v = load_v(values + (size_t(t) * head_dim + d + j * kLanes) * 4);
-        high[j] = plus(high[j], maddu(h, v));
-        low[j] = plus(low[j], maddu(l, v));
+        high[j] = load_v(sums + d + j * kLanes);
+        low[j] = load_v(sums + head_dim + d + j * kLanes);
+      }
+      for (int t = 0; t < quads; t++) {
+        const V h = splat32(hi + t * 4), l = splat32(lo + t * 4);
+        for (int j = 0; j < kParts; j++) {
+          const V v = load_v(values + (size_t(t) * head_dim + d + j * kLanes) * 4);
+          high[j] = plus(high[j], maddu(h, v));
+          low[j] = plus(low[j], maddu(l, v));
+        }
+      }
+      for (int j = 0; j < kParts; j++) {
+        store_v(sums + d + j * kLanes, high[j]);
+        store_v(sums + head_dim + d + j * kLanes, low[j]);
       }
     }
-    for (int j = 0; j < kParts; j++) {
-      store_v(sums + d + j * kLanes, high[j]);
-      store_v(sums + head_dim + d + j * kLanes, low[j]);
-    }
-  }
 }
 
 }  // namespace ZL_ISA

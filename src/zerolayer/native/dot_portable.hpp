@@ -26,27 +26,30 @@ static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Ac
   }
 }
 
-// Scores of one block of 16 tokens for `group` query heads.
-static inline void dot_keys(const int16_t* block, int head_dim, const int16_t* query, int group, int32_t* scores, int stride) {
-  for (int g = 0; g < group; g++) {
-    int32_t sum[16] = {};
-    const int16_t* q = query + g * head_dim;
-    for (int d = 0; d < head_dim; d += 2)
-      for (int t = 0; t < 16; t++) sum[t] += block[d * 16 + t * 2] * q[d] + block[d * 16 + t * 2 + 1] * q[d + 1];
-    memcpy(scores + size_t(g) * stride, sum, sizeof sum);
-  }
+// Scores of `blocks` blocks of 16 tokens for `group` query heads, to scores[group][stride].
+static inline void dot_keys(const int16_t* keys, int blocks, int head_dim, const int16_t* query, int group, int32_t* scores, int stride) {
+  for (int b = 0; b < blocks; b++, keys += size_t(head_dim) * 16)
+    for (int g = 0; g < group; g++) {
+      int32_t sum[16] = {};
+      const int16_t* q = query + g * head_dim;
+      for (int d = 0; d < head_dim; d += 2)
+        for (int t = 0; t < 16; t++) sum[t] += keys[d * 16 + t * 2] * q[d] + keys[d * 16 + t * 2 + 1] * q[d + 1];
+      memcpy(scores + size_t(g) * stride + b * 16, sum, sizeof sum);
+    }
 }
 
-// Adds the weighted sum of values over `quads` groups of four tokens to sums[2][head_dim]: high part, low part.
-static inline void dot_values(const int8_t* values, int quads, int head_dim, const uint8_t* hi, const uint8_t* lo, int32_t* sums) {
-  for (int t = 0; t < quads; t++) {
-    const int8_t* v = values + size_t(t) * head_dim * 4;
-    for (int d = 0; d < head_dim; d++)
-      for (int i = 0; i < 4; i++) {
-        sums[d] += v[d * 4 + i] * hi[t * 4 + i];
-        sums[head_dim + d] += v[d * 4 + i] * lo[t * 4 + i];
-      }
-  }
+// Adds the weighted sums of values over `quads` groups of four tokens to sums[group][2][head_dim]; probabilities are [group][stride].
+static inline void dot_values(const int8_t* values, int quads, int head_dim, const uint8_t* hi, const uint8_t* lo, int stride, int group,
+                              int32_t* sums) {
+  for (int g = 0; g < group; g++, hi += stride, lo += stride, sums += 2 * head_dim)
+    for (int t = 0; t < quads; t++) {
+      const int8_t* v = values + size_t(t) * head_dim * 4;
+      for (int d = 0; d < head_dim; d++)
+        for (int i = 0; i < 4; i++) {
+          sums[d] += v[d * 4 + i] * hi[t * 4 + i];
+          sums[head_dim + d] += v[d * 4 + i] * lo[t * 4 + i];
+        }
+    }
 }
 
 }  // namespace ZL_ISA

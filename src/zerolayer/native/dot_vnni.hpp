@@ -57,51 +57,86 @@ static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Ac
 }
 #endif
 
-template <int kGroup>
-static inline void dot_keys_of(const int16_t* block, int head_dim, const int16_t* query, int32_t* scores, int stride) {
-  __m512i sum[kGroup];
+// Blocks x heads accumulators: enough independent chains to hide the latency of the products.
+template <int kBlocks, int kHeads>
+static inline void dot_key_blocks(const int16_t* keys, int head_dim, const int16_t* query, int32_t* scores, int stride) {
+  __m512i sum[kBlocks][kHeads];
 #pragma GCC unroll 4
-  for (int g = 0; g < kGroup; g++) sum[g] = _mm512_setzero_si512();
-  for (int d = 0; d < head_dim; d += 2) {
-    const __m512i key = _mm512_loadu_si512(block + d * 16);
+  for (int b = 0; b < kBlocks; b++)
 #pragma GCC unroll 4
-    for (int g = 0; g < kGroup; g++) dot2(sum[g], key, query + g * head_dim + d);
-  }
+    for (int g = 0; g < kHeads; g++) sum[b][g] = _mm512_setzero_si512();
+  for (int d = 0; d < head_dim; d += 2)
 #pragma GCC unroll 4
-  for (int g = 0; g < kGroup; g++) _mm512_storeu_si512(scores + size_t(g) * stride, sum[g]);
-}
-
-static inline void dot_keys(const int16_t* block, int head_dim, const int16_t* query, int group, int32_t* scores, int stride) {
-  for (; group >= 4; group -= 4, query += 4 * head_dim, scores += size_t(4) * stride) dot_keys_of<4>(block, head_dim, query, scores, stride);
-  if (group == 3) dot_keys_of<3>(block, head_dim, query, scores, stride);
-  if (group == 2) dot_keys_of<2>(block, head_dim, query, scores, stride);
-  if (group == 1) dot_keys_of<1>(block, head_dim, query, scores, stride);
-}
-
-static inline void dot_values(const int8_t* values, int quads, int head_dim, const uint8_t* hi, const uint8_t* lo, int32_t* sums) {
-  for (int d = 0; d < head_dim; d += 32) {
-    __m512i high[2], low[2];
-    for (int j = 0; j < 2; j++) {
-      high[j] = _mm512_loadu_si512(sums + d + j * 16);
-      low[j] = _mm512_loadu_si512(sums + head_dim + d + j * 16);
+    for (int b = 0; b < kBlocks; b++) {
+      const __m512i key = _mm512_loadu_si512(keys + (size_t(b) * head_dim + d) * 16);
+#pragma GCC unroll 4
+      for (int g = 0; g < kHeads; g++) dot2(sum[b][g], key, query + g * head_dim + d);
     }
+#pragma GCC unroll 4
+  for (int b = 0; b < kBlocks; b++)
+#pragma GCC unroll 4
+    for (int g = 0; g < kHeads; g++) _mm512_storeu_si512(scores + size_t(g) * stride + b * 16, sum[b][g]);
+}
+
+template <int kHeads>
+static inline void dot_keys_of(const int16_t* keys, int blocks, int head_dim, const int16_t* query, int32_t* scores, int stride) {
+  int b = 0;
+  for (; b + 2 <= blocks; b += 2) dot_key_blocks<2, kHeads>(keys + size_t(b) * head_dim * 16, head_dim, query, scores + b * 16, stride);
+  if (b < blocks) dot_key_blocks<1, kHeads>(keys + size_t(b) * head_dim * 16, head_dim, query, scores + b * 16, stride);
+}
+
+static inline void dot_keys(const int16_t* keys, int blocks, int head_dim, const int16_t* query, int group, int32_t* scores, int stride) {
+  for (; group >= 4; group -= 4, query += 4 * head_dim, scores += size_t(4) * stride)
+    dot_keys_of<4>(keys, blocks, head_dim, query, scores, stride);
+  if (group == 3) dot_keys_of<3>(keys, blocks, head_dim, query, scores, stride);
+  if (group == 2) dot_keys_of<2>(keys, blocks, head_dim, query, scores, stride);
+  if (group == 1) dot_keys_of<1>(keys, blocks, head_dim, query, scores, stride);
+}
+
+static inline __m512i splat_quad(const uint8_t* p) {
+  int32_t quad;
+  memcpy(&quad, p, 4);
+  return _mm512_set1_epi32(quad);
+}
+
+// 32 dimensions of kHeads heads: every value is loaded once for all of them.
+template <int kHeads>
+static inline void dot_values_of(const int8_t* values, int quads, int head_dim, const uint8_t* hi, const uint8_t* lo, int stride, int32_t* sums) {
+  for (int d = 0; d < head_dim; d += 32) {
+    __m512i high[kHeads][2], low[kHeads][2];
+#pragma GCC unroll 3
+    for (int g = 0; g < kHeads; g++)
+      for (int j = 0; j < 2; j++) {
+        high[g][j] = _mm512_loadu_si512(sums + 2 * g * head_dim + d + j * 16);
+        low[g][j] = _mm512_loadu_si512(sums + (2 * g + 1) * head_dim + d + j * 16);
+      }
     for (int t = 0; t < quads; t++) {
-      int32_t h4, l4;
-      memcpy(&h4, hi + t * 4, 4);
-      memcpy(&l4, lo + t * 4, 4);
-      const __m512i h = _mm512_set1_epi32(h4), l = _mm512_set1_epi32(l4);
       const int8_t* v = values + (size_t(t) * head_dim + d) * 4;
       const __m512i left = _mm512_loadu_si512(v), right = _mm512_loadu_si512(v + 64);
-      dot4(high[0], h, left);
-      dot4(high[1], h, right);
-      dot4(low[0], l, left);
-      dot4(low[1], l, right);
+#pragma GCC unroll 3
+      for (int g = 0; g < kHeads; g++) {
+        const __m512i h = splat_quad(hi + size_t(g) * stride + t * 4), l = splat_quad(lo + size_t(g) * stride + t * 4);
+        dot4(high[g][0], h, left);
+        dot4(high[g][1], h, right);
+        dot4(low[g][0], l, left);
+        dot4(low[g][1], l, right);
+      }
     }
-    for (int j = 0; j < 2; j++) {
-      _mm512_storeu_si512(sums + d + j * 16, high[j]);
-      _mm512_storeu_si512(sums + head_dim + d + j * 16, low[j]);
-    }
+#pragma GCC unroll 3
+    for (int g = 0; g < kHeads; g++)
+      for (int j = 0; j < 2; j++) {
+        _mm512_storeu_si512(sums + 2 * g * head_dim + d + j * 16, high[g][j]);
+        _mm512_storeu_si512(sums + (2 * g + 1) * head_dim + d + j * 16, low[g][j]);
+      }
   }
+}
+
+static inline void dot_values(const int8_t* values, int quads, int head_dim, const uint8_t* hi, const uint8_t* lo, int stride, int group,
+                              int32_t* sums) {
+  for (; group >= 3; group -= 3, hi += size_t(3) * stride, lo += size_t(3) * stride, sums += 6 * head_dim)
+    dot_values_of<3>(values, quads, head_dim, hi, lo, stride, sums);
+  if (group == 2) dot_values_of<2>(values, quads, head_dim, hi, lo, stride, sums);
+  if (group == 1) dot_values_of<1>(values, quads, head_dim, hi, lo, stride, sums);
 }
 
 }  // namespace ZL_ISA

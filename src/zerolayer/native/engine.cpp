@@ -63,8 +63,9 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
     layer.slots = take_kv(limits.slots, padded_tokens_);
     layer.prefixes = take_kv(limits.prefixes, limits.prefix_tokens);
   }
-  for (int s = 0; s < limits.slots; s++) slots_.emplace_back(shape.vocabulary, limits.slot_tokens);
+  for (int s = 0; s < limits.slots; s++) slots_.emplace_back(shape.vocabulary, limits.slot_tokens, limits.seen);
   const int group = shape.group();
+  const int most_seen = limits.seen == SeenKind::kExact ? std::min(limits.slot_tokens + 1, shape.vocabulary) : shape.vocabulary;
   for (int t = 0; t < limits.threads; t++) {
     AttentionScratch a;
     a.score_stride = padded_tokens_ + 16;  // off a multiple of 4096 bytes: rows of one group must not share cache sets
@@ -74,8 +75,8 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
     a.weights = arena_.take<float>(a.prob_stride);
     a.prob_hi = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.prob_lo = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
-    a.sums = arena_.take<int32_t>(2 * shape.head_dim);
-    threads_.push_back({a, Sampler(kernels, shape.vocabulary, limits.slot_tokens + 1)});
+    a.sums = arena_.take<int32_t>(size_t(group) * 2 * shape.head_dim);
+    threads_.push_back({a, Sampler(kernels, shape.vocabulary, most_seen)});
   }
   plan_.resize(limits.slots);
   rows_.reserve(rows);

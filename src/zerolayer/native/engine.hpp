@@ -22,7 +22,8 @@ struct Shape {
 
 // `exact`: weights stay in the groups of the file instead of becoming int8 per output.
 // `prefixes` shared prefixes of up to `prefix_tokens` tokens each (a multiple of 16; both may be 0).
-struct Limits { int slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens; bool exact; };
+// `seen`: how a slot knows which tokens the repetition penalty is for.
+struct Limits { int slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens; bool exact; SeenKind seen; };
 
 // A GGUF tensor [rows, columns] in memory that the caller keeps alive during the call.
 struct Tensor {
@@ -45,9 +46,10 @@ class Engine {
  public:
   Engine(const Shape& shape, const Limits& limits, const KernelSet* kernels);
 
-  // `rotated_heads` > 0: rows of each head are in GGUF's interleaved rotary order and are brought to the halves order.
+  // `interleaved`: rows of each head are in GGUF's interleaved rotary order and are brought to the halves order.
   void load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor& v, bool interleaved);
   void load_qkv_bias(int layer, const float* q, const float* k, const float* v);
+  void load_head_norms(int layer, const float* query, const float* key);  // [head_dim] each: RMS norm of every head before rope (Qwen3)
   void load_output(int layer, const Tensor& o);
   void load_gate_up(int layer, const Tensor& gate, const Tensor& up);
   void load_down(int layer, const Tensor& down);
@@ -87,10 +89,13 @@ class Engine {
   struct Layer {
     Matrix qkv, output, gate_up, down;
     float *attention_norm, *mlp_norm;
+    float *query_norm, *key_norm;  // null: heads are not normed
     KvHead slots, prefixes;  // of slot or prefix 0, head 0
   };
   struct Slot {
-    Slot(int vocabulary, int slot_tokens) : prompt(slot_tokens), history(vocabulary, slot_tokens + 1) { prompt.clear(); }  // touched, not only reserved
+    Slot(int vocabulary, int slot_tokens, SeenKind seen) : prompt(slot_tokens), history(vocabulary, slot_tokens + 1, seen) {
+      prompt.clear();  // touched, not only reserved
+    }
     bool open = false;
     std::vector<int32_t> prompt, stops;
     int prefix = 0, shared = 0;  // tokens [0, shared) lie in that prefix
@@ -120,6 +125,7 @@ class Engine {
   void run_rows();
   void forward(int thread);
   void attention(const Layer& layer, int thread);
+  void norm_heads(const Layer& layer, float* queries, float* key);
   void feed_forward(const Layer& layer, const Matrix& next, int thread);
   void quantise_rows(const float* x, size_t stride, int k, const float* norm, int thread);
   void multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread);

@@ -122,6 +122,11 @@ void Engine::load_qkv_bias(int layer, const float* q, const float* k, const floa
   memcpy(m.bias + shape_.query_width() + shape_.kv_width(), v, size_t(shape_.kv_width()) * 4);
 }
 
+void Engine::load_head_norms(int layer, const float* query, const float* key) {
+  layers_.at(layer).query_norm = copy(&arena_, query, shape_.head_dim);
+  layers_.at(layer).key_norm = copy(&arena_, key, shape_.head_dim);
+}
+
 void Engine::load_output(int layer, const Tensor& o) {
   check(o, shape_.hidden, shape_.query_width());
   Matrix& m = layers_.at(layer).output = make_matrix(o.rows, o.columns, o.type);

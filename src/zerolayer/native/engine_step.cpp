@@ -45,8 +45,9 @@ void Engine::attention(const Layer& layer, int thread) {
     const float* cosine = cosine_ + size_t(row.position) * head_dim / 2;
     const float* sine = sine_ + size_t(row.position) * head_dim / 2;
     float* queries = qkv_ + (unit % rows) * qkv_stride_ + size_t(head) * group * head_dim;
-    for (int g = 0; g < group; g++) kernels_->rope(queries + g * head_dim, head_dim, cosine, sine);
     float* key = qkv_ + (unit % rows) * qkv_stride_ + shape_.query_width() + head * head_dim;
+    if (layer.query_norm) norm_heads(layer, queries, key);
+    for (int g = 0; g < group; g++) kernels_->rope(queries + g * head_dim, head_dim, cosine, sine);
     kernels_->rope(key, head_dim, cosine, sine);
     kernels_->store_kv(slot_kv(layer, row.slot, head), head_dim, row.position, key, key + shape_.kv_width());
   }
@@ -65,6 +66,12 @@ void Engine::attention(const Layer& layer, int thread) {
   quantise_rows(attended_, attended_stride_, shape_.query_width(), nullptr, thread);
   multiply(layer.output, layer.gate_up, rows, Epilogue::kAdd, x_, width_, thread);
   pool_.barrier();
+}
+
+void Engine::norm_heads(const Layer& layer, float* queries, float* key) {
+  const int head_dim = shape_.head_dim;
+  for (int g = 0; g < shape_.group(); g++) kernels_->norm(queries + g * head_dim, head_dim, layer.query_norm, shape_.rms_eps);
+  kernels_->norm(key, head_dim, layer.key_norm, shape_.rms_eps);
 }
 
 void Engine::feed_forward(const Layer& layer, const Matrix& next, int thread) {

@@ -146,6 +146,14 @@ static void int8_gemm(const Matrix& m, const Activations& a, int rows, int begin
 #endif
 }
 
+// RMSNorm of v[n] in place; n is a multiple of 16.
+static void norm(float* v, int n, const float* gain, float eps) {
+  F16 squares = splat(0.0f);
+  for (int i = 0; i < n; i += 16) squares = fma(load(v + i), load(v + i), squares);
+  const F16 factor = splat(1.0f / __builtin_sqrtf(sum_lanes(squares) / float(n) + eps));
+  for (int i = 0; i < n; i += 16) store(v + i, mul(mul(load(v + i), factor), load(gain + i)));
+}
+
 // RoPE (Su et al., 2021), halves layout: dimension i pairs with i + head_dim / 2.
 static void rope(float* v, int head_dim, const float* cosine, const float* sine) {
   const int half = head_dim / 2;
@@ -235,21 +243,21 @@ static void attend(const KvHead& prefix, int shared, const KvHead& own, int head
     for (int i = 0; i < head_dim; i += 16)
       store_words(s.query + g * head_dim + i, to_int(mul(load(query + g * head_dim + i), splat(query_max / top))));
   }
-  const int blocks = (length + 15) / 16;
-  for (int b = 0; b < blocks; b++)
-    dot_keys(kv.at(b * 16).keys + size_t(b) * head_dim * 16, head_dim, s.query, group, s.scores + b * 16, s.score_stride);
-  for (int g = 0; g < group; g++) {
-    const float scale = softmax_row(s.scores + size_t(g) * s.score_stride, factor[g], kv, length, s, g);
-    const size_t at = size_t(g) * s.prob_stride;
-    memset(s.sums, 0, size_t(head_dim) * 8);
-    dot_values(prefix.values, shared / 4, head_dim, s.prob_hi + at, s.prob_lo + at, s.sums);
-    dot_values(own.values + size_t(shared) * head_dim, (length + 3) / 4 - shared / 4, head_dim, s.prob_hi + at + shared,
-               s.prob_lo + at + shared, s.sums);
+  const int blocks = (length + 15) / 16, before = shared / 16;
+  dot_keys(prefix.keys, before, head_dim, s.query, group, s.scores, s.score_stride);
+  dot_keys(own.keys + size_t(shared) * head_dim, blocks - before, head_dim, s.query, group, s.scores + shared, s.score_stride);
+  float scale[64];
+  for (int g = 0; g < group; g++) scale[g] = softmax_row(s.scores + size_t(g) * s.score_stride, factor[g], kv, length, s, g);
+  memset(s.sums, 0, size_t(group) * head_dim * 8);
+  dot_values(prefix.values, shared / 4, head_dim, s.prob_hi, s.prob_lo, s.prob_stride, group, s.sums);
+  dot_values(own.values + size_t(shared) * head_dim, (length + 3) / 4 - shared / 4, head_dim, s.prob_hi + shared, s.prob_lo + shared,
+             s.prob_stride, group, s.sums);
+  for (int g = 0; g < group; g++)
     for (int i = 0; i < head_dim; i += 16) {
-      const F16 v = fma(to_float(load(s.sums + i)), splat(128.0f), to_float(load(s.sums + head_dim + i)));
-      store(out + g * head_dim + i, mul(v, splat(scale)));
+      const int32_t* sums = s.sums + 2 * g * head_dim + i;
+      const F16 v = fma(to_float(load(sums)), splat(128.0f), to_float(load(sums + head_dim)));
+      store(out + g * head_dim + i, mul(v, splat(scale[g])));
     }
-  }
 }
 
 // Blocks first, so that only one block is searched lane by lane.

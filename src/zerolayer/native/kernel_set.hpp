@@ -12,7 +12,7 @@ static void gemm(const Matrix& m, const Activations& a, int rows, int begin, int
 }
 
 static const zl::KernelSet* kernel_set(const char* name) {
-  static const zl::KernelSet set{name, quantise, gemm, rope, store_kv, attend, argmax, exp_sum, pack_tile};
+  static const zl::KernelSet set{name, quantise, gemm, norm, rope, store_kv, attend, argmax, exp_sum, pack_tile};
   return &set;
 }
 

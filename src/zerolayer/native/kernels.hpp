@@ -73,7 +73,7 @@ struct AttentionScratch {
   float* weights;    // [tokens + 64]
   uint8_t* prob_hi;  // [group, tokens + 64]
   uint8_t* prob_lo;
-  int32_t* sums;     // [group, 2, head_dim]
+  int32_t* sums;     // [group, 2, head_dim]: high part, low part
   int score_stride, prob_stride;
 };
 
@@ -85,6 +85,8 @@ struct KernelSet {
   // `next` is what this thread reads after these panels.
   void (*gemm)(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue, float* out,
                size_t stride);
+  // RMSNorm of v[n] in place, times gain[n]; n is a multiple of 16.
+  void (*norm)(float* v, int n, const float* gain, float eps);
   // Rotates v[head_dim] in place; cos and sin have head_dim / 2 entries (halves layout: i pairs with i + head_dim / 2).
   void (*rope)(float* v, int head_dim, const float* cosine, const float* sine);
   void (*store_kv)(const KvHead& kv, int head_dim, int position, const float* key, const float* value);

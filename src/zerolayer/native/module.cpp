@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
+
 #include "cpu.hpp"
 #include "engine.hpp"
 
@@ -15,6 +17,7 @@ namespace {
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ids = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Vector = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Logits = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // A GGUF tensor as Python hands it over: type id, raw bytes, rows, columns.
@@ -56,15 +59,42 @@ std::vector<std::string> kernel_sets() {
   return names;
 }
 
+zl::SeenKind seen_kind(bool bloom) { return bloom ? zl::SeenKind::kBloom : zl::SeenKind::kExact; }
+
+// Applies the repetition penalty to `logits` for a history that saw `seen`, after `rounds` timed passes that were undone each.
+// Returns nanoseconds of seeing one token, nanoseconds of one pass with its undoing, and how many logits count as seen.
+nb::tuple penalise(Vector logits, Ids seen, float penalty, bool bloom, int rounds) {
+  const int vocabulary = int(logits.size());
+  for (size_t i = 0; i < seen.size(); i++)
+    if (seen.data()[i] < 0 || seen.data()[i] >= vocabulary) throw std::invalid_argument("token id outside the vocabulary");
+  if (rounds < 1) throw std::invalid_argument("at least one round");
+  zl::TokenHistory history(vocabulary, 0, seen_kind(bloom));
+  zl::Sampler sampler(zl::supported_kernels()[0], vocabulary, vocabulary);
+  zl::SamplingParameters parameters;
+  parameters.repetition_penalty = penalty;
+  using Clock = std::chrono::steady_clock;
+  const auto per = [](Clock::time_point begin, Clock::time_point end, size_t n) { return std::chrono::duration<double, std::nano>(end - begin).count() / double(n); };
+  const auto start = Clock::now();
+  for (size_t i = 0; i < seen.size(); i++) history.see_prompt(seen.data()[i]);
+  const auto filled = Clock::now();
+  for (int round = 0; round < rounds; round++) {
+    sampler.penalise(logits.data(), parameters, history);
+    sampler.restore(logits.data());
+  }
+  const auto end = Clock::now();
+  const int changed = sampler.penalise(logits.data(), parameters, history);
+  return nb::make_tuple(seen.size() ? per(start, filled, seen.size()) : 0.0, per(filled, end, rounds), changed);
+}
+
 zl::Engine* make_engine(int layers, int hidden, int heads, int kv_heads, int head_dim, int intermediate, int vocabulary, float rms_eps,
                         float rope_base, int slots, int slot_tokens, int chunk_tokens, int threads, int prefixes, int prefix_tokens, bool exact,
-                        const std::string& kernels) {
+                        bool bloom, const std::string& kernels) {
   const zl::KernelSet* set = zl::find_kernels(kernels);
   if (!set) throw std::invalid_argument("no such kernel set on this processor");
   for (const int n : {layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary, slots, slot_tokens, chunk_tokens, threads})
     if (n <= 0) throw std::invalid_argument("sizes must be positive");
   const zl::Shape shape{layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary, rms_eps, rope_base};
-  return new zl::Engine(shape, {slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens, exact}, set);
+  return new zl::Engine(shape, {slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens, exact, seen_kind(bloom)}, set);
 }
 
 }  // namespace
@@ -74,15 +104,27 @@ NB_MODULE(_native, m) {
   m.def("kernel_sets", &kernel_sets, "Names of the kernel sets that this processor allows, best first.");
   m.def("uniform", &zl::uniform, "seed"_a, "position"_a, "The uniform number that the sampler draws for a token.");
 
+  m.def("penalise", &penalise, "logits"_a, "seen"_a, "penalty"_a, "bloom"_a, "rounds"_a,
+        "The sampler's repetition penalty, applied and timed: (ns to see a token, ns a pass, tokens that count as seen).");
+
   nb::class_<TensorArgument>(m, "Tensor")
       .def("__init__", [](TensorArgument* self, int type, Bytes data, int rows, int columns) { new (self) TensorArgument{type, data, rows, columns}; },
            "type"_a, "data"_a, "rows"_a, "columns"_a);
+
+  m.def("dequantise", [](const TensorArgument& tensor, Logits out) {
+    const zl::Tensor t = checked(tensor);
+    if (int(out.shape(0)) != t.rows || int(out.shape(1)) != t.columns) throw std::invalid_argument("out has the wrong shape");
+    const size_t bytes = zl::row_bytes(t.type, size_t(t.columns));
+    float* to = out.data();
+    nb::gil_scoped_release release;
+    for (int row = 0; row < t.rows; row++) zl::dequantise_row(t.type, t.data + bytes * row, size_t(t.columns), to + size_t(row) * t.columns);
+  }, "tensor"_a, "out"_a, "Writes the tensor's floats, as the engine reads them.");
 
   nb::class_<zl::Engine>(m, "Engine")
       .def("__init__", [](zl::Engine* self, nb::kwargs) { (void)self; throw std::invalid_argument("use Engine.create"); })
       .def_static("create", &make_engine, "layers"_a, "hidden"_a, "heads"_a, "kv_heads"_a, "head_dim"_a, "intermediate"_a, "vocabulary"_a,
                   "rms_eps"_a, "rope_base"_a, "slots"_a, "slot_tokens"_a, "chunk_tokens"_a, "threads"_a,
-                  "prefixes"_a, "prefix_tokens"_a, "exact"_a, "kernels"_a,
+                  "prefixes"_a, "prefix_tokens"_a, "exact"_a, "bloom"_a, "kernels"_a,
                   nb::rv_policy::take_ownership, nb::call_guard<nb::gil_scoped_release>())
       .def("load_qkv", [](zl::Engine& e, int layer, const TensorArgument& q, const TensorArgument& k, const TensorArgument& v, bool interleaved) {
         const zl::Tensor tq = checked(q), tk = checked(k), tv = checked(v);
@@ -92,6 +134,9 @@ NB_MODULE(_native, m) {
       .def("load_qkv_bias", [](zl::Engine& e, int layer, Floats q, Floats k, Floats v) {
         e.load_qkv_bias(layer, checked(q, e.shape().query_width()), checked(k, e.shape().kv_width()), checked(v, e.shape().kv_width()));
       }, "layer"_a, "q"_a, "k"_a, "v"_a)
+      .def("load_head_norms", [](zl::Engine& e, int layer, Floats query, Floats key) {
+        e.load_head_norms(layer, checked(query, e.shape().head_dim), checked(key, e.shape().head_dim));
+      }, "layer"_a, "query"_a, "key"_a)
       .def("load_output", [](zl::Engine& e, int layer, const TensorArgument& o) {
         const zl::Tensor t = checked(o);
         nb::gil_scoped_release release;

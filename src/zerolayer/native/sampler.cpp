@@ -21,27 +21,36 @@ double uniform(uint64_t seed, uint64_t position) {
   return double(bits >> 11) * 0x1.0p-53;
 }
 
-TokenHistory::TokenHistory(int vocabulary, int capacity) : count_(vocabulary) { distinct_.reserve(capacity); }
+TokenHistory::TokenHistory(int vocabulary, int output, SeenKind kind)
+    : vocabulary_(vocabulary), kind_(kind), bits_((kind == SeenKind::kBloom ? kBloomBits : vocabulary + 63) / 64), count_(vocabulary) {
+  output_.reserve(output);
+}
 
 void TokenHistory::see_prompt(int token) {
-  if (count_[token] & kSeen) return;
-  count_[token] |= kSeen;
-  distinct_.push_back(token);
+  if (kind_ == SeenKind::kExact) {
+    bits_[token / 64] |= uint64_t(1) << (token % 64);
+    return;
+  }
+  const uint64_t h = hash(token);
+  for (int i = 0; i < kHashes; i++) bits_[bit_of(h, i) / 64] |= uint64_t(1) << (bit_of(h, i) % 64);
 }
 
 void TokenHistory::see_output(int token) {
   see_prompt(token);
-  if (output_count(token) < 0x7fff) count_[token]++;
+  if (count_[token] == 0) output_.push_back(token);
+  if (count_[token] < kMost) count_[token]++;
 }
 
 void TokenHistory::clear() {
-  for (const int32_t token : distinct_) count_[token] = 0;
-  distinct_.clear();
+  for (const int32_t token : output_) count_[token] = 0;
+  output_.clear();
+  std::fill(bits_.begin(), bits_.end(), 0);
 }
 
-Sampler::Sampler(const KernelSet* kernels, int vocabulary, int history_capacity)
-    : kernels_(kernels), vocabulary_(vocabulary), weights_(round_up(vocabulary, 16)), block_sums_(vocabulary / kBlock + 1), saved_(history_capacity) {
+Sampler::Sampler(const KernelSet* kernels, int vocabulary, int most_seen)
+    : kernels_(kernels), vocabulary_(vocabulary), weights_(round_up(vocabulary, 16)), block_sums_(vocabulary / kBlock + 1) {
   candidates_.reserve(vocabulary);
+  saved_.reserve(most_seen);
 }
 
 Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHistory& history, int position) {
@@ -49,21 +58,26 @@ Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHi
   const bool penalised = p.has_penalty();
   if (penalised) penalise(logits, p, history);
   choice.token = p.temperature == 0.0f ? kernels_->argmax(logits, vocabulary_) : draw(logits, p, position);
-  if (penalised)
-    for (size_t i = 0; i < history.distinct().size(); i++) logits[history.distinct()[i]] = saved_[i];
+  if (penalised) restore(logits);
   if (p.top_logprobs >= 0) report(logits, p.top_logprobs, &choice);
   return choice;
 }
 
-void Sampler::penalise(float* logits, const SamplingParameters& p, const TokenHistory& history) {
-  for (size_t i = 0; i < history.distinct().size(); i++) {
-    const int32_t token = history.distinct()[i];
-    float x = saved_[i] = logits[token];
+int Sampler::penalise(float* logits, const SamplingParameters& p, const TokenHistory& history) {
+  saved_.clear();
+  history.each_seen([&](int32_t token) {
+    float x = logits[token];
+    saved_.push_back({x, token});
     x = x > 0.0f ? x / p.repetition_penalty : x * p.repetition_penalty;
     const int count = history.output_count(token);
     if (count > 0) x -= p.presence_penalty + p.frequency_penalty * float(count);
     logits[token] = x;
-  }
+  });
+  return int(saved_.size());
+}
+
+void Sampler::restore(float* logits) const {
+  for (const Saved& saved : saved_) logits[saved.token] = saved.logit;
 }
 
 int Sampler::draw(const float* logits, const SamplingParameters& p, int position) {

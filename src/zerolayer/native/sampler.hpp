@@ -22,20 +22,54 @@ struct SamplingParameters {
   bool has_penalty() const { return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f; }
 };
 
-// Which tokens one slot has seen: each once, with how often the output has it. Memory is taken at construction only.
+enum class SeenKind { kExact, kBloom };
+
+// Which tokens one slot has seen, and how often its output has each. Memory is taken at construction only.
+//
+// kExact: one bit a token. kBloom: 4 KB whatever the vocabulary, four bits a token (Bloom, "Space/time trade-offs in hash coding with
+// allowable errors", CACM 1970, with the two hashes of Kirsch and Mitzenmacher, "Less hashing, same performance", 2006): it takes some
+// tokens for seen that are not. How often the output has a token is exact with both.
 class TokenHistory {
  public:
-  TokenHistory(int vocabulary, int capacity);
+  TokenHistory(int vocabulary, int output, SeenKind kind);  // `output`: most tokens of an output
   void see_prompt(int token);
   void see_output(int token);
   void clear();
-  const std::vector<int32_t>& distinct() const { return distinct_; }
-  int output_count(int token) const { return count_[token] & 0x7fff; }
+  int output_count(int token) const { return count_[token]; }
+
+  // visit(token) for every token that counts as seen, in the order of their ids.
+  template <class Visit>
+  void each_seen(const Visit& visit) const {
+    if (kind_ == SeenKind::kBloom) {
+      for (int token = 0; token < vocabulary_; token++)
+        if (bloom_has(token)) visit(token);
+      return;
+    }
+    for (int word = 0; word < int(bits_.size()); word++)
+      for (uint64_t left = bits_[word]; left; left &= left - 1) visit(word * 64 + __builtin_ctzll(left));
+  }
 
  private:
-  static constexpr uint16_t kSeen = 0x8000;
-  std::vector<int32_t> distinct_;
-  std::vector<uint16_t> count_;  // by token: kSeen | occurrences in the output
+  static constexpr int kBloomBits = 4096 * 8, kHashes = 4;
+  static constexpr uint16_t kMost = 0xffff;
+
+  // Two hashes of 15 bits from one multiplication (Fibonacci hashing); the second is odd, so that its multiples differ.
+  static uint64_t hash(int token) { return (uint64_t(token) + 1) * 0x9e3779b97f4a7c15u; }
+  static int bit_of(uint64_t hash, int i) { return int(((hash >> 49) + uint64_t(i) * ((hash >> 34) | 1)) % kBloomBits); }
+  bool bloom_has(int token) const {
+    const uint64_t h = hash(token);
+    for (int i = 0; i < kHashes; i++) {
+      const int bit = bit_of(h, i);
+      if (!(bits_[bit / 64] >> (bit % 64) & 1)) return false;
+    }
+    return true;
+  }
+
+  const int vocabulary_;
+  const SeenKind kind_;
+  std::vector<uint64_t> bits_;
+  std::vector<uint16_t> count_;  // by token: occurrences in the output
+  std::vector<int32_t> output_;  // tokens with a count
 };
 
 struct TokenLogprob { int32_t token; float logprob; };
@@ -52,14 +86,19 @@ struct Choice {
 // Scratch of one thread; memory is taken at construction only.
 class Sampler {
  public:
-  Sampler(const KernelSet* kernels, int vocabulary, int history_capacity);
+  // `most_seen`: how many tokens of one history may count as seen.
+  Sampler(const KernelSet* kernels, int vocabulary, int most_seen);
   // `position` numbers the token within its request: the same (seed, position) draws the same uniform number, whatever runs beside.
   // logits[vocabulary] is used as scratch and restored where penalties changed it.
   Choice choose(float* logits, const SamplingParameters& p, const TokenHistory& history, int position);
 
+  // The penalties alone, and their undoing; `choose` calls both. Returns how many tokens were changed.
+  int penalise(float* logits, const SamplingParameters& p, const TokenHistory& history);
+  void restore(float* logits) const;
+
  private:
   struct Candidate { float weight; int32_t token; };
-  void penalise(float* logits, const SamplingParameters& p, const TokenHistory& history);
+  struct Saved { float logit; int32_t token; };
   int draw(const float* logits, const SamplingParameters& p, int position);
   int draw_plain(float total, double uniform) const;
   int draw_truncated(const SamplingParameters& p, float total, double uniform);
@@ -68,7 +107,8 @@ class Sampler {
 
   const KernelSet* kernels_;
   const int vocabulary_;
-  std::vector<float> weights_, block_sums_, saved_;
+  std::vector<float> weights_, block_sums_;
+  std::vector<Saved> saved_;
   std::vector<Candidate> candidates_;
 };
 

@@ -28,6 +28,14 @@ _REQUEST_S: Final = (
 _NS: Final = 1e-9
 
 
+class ProgramState(msgspec.Struct, frozen=True):
+    """What the model room says of its programs: which are in use, which failed, and how often they were tried."""
+
+    in_use: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    heartbeats: int = 0
+
+
 class Gauges(msgspec.Struct, frozen=True):
     """What the rooms above report at a scrape."""
 
@@ -37,6 +45,7 @@ class Gauges(msgspec.Struct, frozen=True):
     free_slots: int = 0
     connections: int = 0
     glue_share: float | None = None
+    programs: ProgramState = ProgramState()
 
 
 class Histogram:
@@ -150,6 +159,17 @@ class Metrics:
             "program",
             sorted(self._steps.items()),
         )
+        programs = gauges.programs
+        dropped = [(name, 0) for name in programs.in_use] + [(name, 1) for name in programs.dropped]
+        yield from _family(
+            "zerolayer:programs_dropped_total",
+            "counter",
+            "Programs that failed a heartbeat.",
+            labels,
+            "program",
+            sorted(dropped),
+        )
+        yield from _single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
         yield from _single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
         yield from _single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)
         if gauges.glue_share is not None:

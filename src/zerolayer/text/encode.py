@@ -154,18 +154,19 @@ def why_not_tiktoken(
     return ""
 
 
-def build_encoder(vocabulary: Vocabulary) -> Encoder:
+def build_encoder(vocabulary: Vocabulary, by_pairs: Callable[[], Encoder] | None = None) -> Encoder:
     """The fastest encoder that is exact for ``vocabulary``.
 
+    ``by_pairs`` makes the encoder where tiktoken is not exact; the default builds one from the vocabulary.
     Raises ``StartupError`` if that is ``tokenizers`` and the extra ``hf`` is not installed, or if the vocabulary is of
     a kind that is not supported, and ``ModelFileError`` if it contradicts itself.
     """
-    encoder = _byte_level(vocabulary) if vocabulary.model == "gpt2" else _sentencepiece(vocabulary)
+    encoder = _byte_level(vocabulary, by_pairs) if vocabulary.model == "gpt2" else _sentencepiece(vocabulary)
     added = {name: token for name, token in vocabulary.user_defined.items() if name}
     return AddedTokenEncoder(encoder, added) if added else encoder
 
 
-def _byte_level(vocabulary: Vocabulary) -> Encoder:
+def _byte_level(vocabulary: Vocabulary, by_pairs: Callable[[], Encoder] | None) -> Encoder:
     pre = pre_tokeniser(vocabulary.pre)
     merges = Merges.parse(vocabulary.merges, vocabulary.raw)
     byte_ids = byte_tokens(vocabulary)
@@ -176,7 +177,7 @@ def _byte_level(vocabulary: Vocabulary) -> Encoder:
     encoder = TiktokenEncoder(vocabulary, merges, byte_ids, pre)
     if not why_not_tiktoken(encoder, vocabulary.pieces, merges, byte_ids, pre):
         return encoder
-    return hf_encode.byte_level(vocabulary, pre)
+    return by_pairs() if by_pairs else hf_encode.byte_level(vocabulary, pre)
 
 
 def _sentencepiece(vocabulary: Vocabulary) -> Encoder:

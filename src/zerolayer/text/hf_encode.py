@@ -6,6 +6,8 @@ The tokenizer is built from the model file's own vocabulary; nothing is download
 from __future__ import annotations
 
 import importlib
+import json
+from collections.abc import Mapping, Set
 from typing import Any
 
 from zerolayer.errors import ModelFileError, StartupError
@@ -93,6 +95,38 @@ def sentencepiece(vocabulary: Vocabulary) -> HfEncoder:
     steps = [hf.normalizers.Prepend(_SPACE)] if vocabulary.add_space_prefix else []
     tokenizer.normalizer = hf.normalizers.Sequence([*steps, hf.normalizers.Replace(" ", _SPACE)])
     return HfEncoder(tokenizer)
+
+
+def from_tokenizer_json(tokenizer: Mapping[str, object], control: Set[str]) -> HfEncoder:
+    """What a parsed ``tokenizer.json`` says, without its control tokens and without adding any.
+
+    The names of ``control`` leave the vocabulary, so that no text becomes one of them.
+    """
+    hf = _tokenizers()
+    model = tokenizer.get("model")
+    vocab = model.get("vocab") if isinstance(model, Mapping) else None
+    added = tokenizer.get("added_tokens")
+    if not isinstance(model, Mapping) or not isinstance(vocab, Mapping):
+        raise ModelFileError("tokenizer.json has no vocabulary. Download the model again, or use a GGUF file of it.")
+    kept = {name: token_id for name, token_id in vocab.items() if name not in control or name == model.get("unk_token")}
+    ordinary = [item for item in added if item["content"] not in control] if isinstance(added, list) else []
+    # The library numbers added tokens anew unless the vocabulary has them.
+    kept |= {item["content"]: item["id"] for item in ordinary}
+    bare = {
+        **tokenizer,
+        "model": {**model, "vocab": kept},
+        "added_tokens": ordinary,
+        "post_processor": None,
+        "truncation": None,
+        "padding": None,
+    }
+    try:
+        return HfEncoder(hf.Tokenizer.from_str(json.dumps(bare)))
+    except Exception:  # noqa: BLE001 - as above
+        raise ModelFileError(
+            "The package tokenizers does not read the model's tokenizer.json. Update it (pip install -U tokenizers), "
+            "or use a GGUF file of the model."
+        ) from None
 
 
 def _kinds(vocabulary: Vocabulary, ids: dict[str, int]) -> list[int]:

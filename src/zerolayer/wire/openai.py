@@ -6,13 +6,15 @@ Replies are in ``openai_reply`` and ``openai_stream``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 
 from zerolayer.errors import InvalidRequest
+from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.json_body import decode_strict
 from zerolayer.wire.openai_fields import ChatBody, ChatMessage, CommonBody, CompletionBody
+from zerolayer.wire.openai_plain import decode_plain
 from zerolayer.wire.schema import Message, Request, Route, Sampling
 
 _INT32_MAX = 2**31 - 1
@@ -29,25 +31,11 @@ _CHAT = msgspec.json.Decoder(ChatBody)
 _COMPLETION = msgspec.json.Decoder(CompletionBody)
 
 
-class BodyLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The contract's section ``limits``, as far as bodies are concerned.
-
-    ``outside="clamp"`` moves ``temperature`` and ``max_tokens`` to the nearest limit instead of refusing them.
-    """
-
-    body_bytes: int = 1_048_576
-    json_messages: int = 1024
-    max_tokens: int = 2048
-    temperature: tuple[float, float] = (0.0, 2.0)
-    stop: int = 4
-    stop_chars: int = 1024
-    n: int = 1
-    top_logprobs: int = 20
-    outside: Literal["refuse", "clamp"] = "refuse"
-
-
 def decode_chat(body: bytes, limits: BodyLimits) -> Request:
     """Decode the body of ``POST /v1/chat/completions``. Raises InvalidRequest, BodyTooLarge."""
+    plain = decode_plain(body, limits)
+    if plain is not None:
+        return plain
     fields = decode_strict(_CHAT, body, limits.body_bytes)
     _refuse_unsupported_chat(fields)
     return Request(

@@ -5,6 +5,7 @@ Every decoder of this folder produces a ``Request``; nothing behind the wire kno
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -24,14 +25,17 @@ class FinishReason(StrEnum):
     LENGTH = "length"
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One message of a conversation: a segment border in the context, nothing more."""
+class Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """One message of a conversation: a segment border in the context, nothing more.
+
+    Decoded straight from JSON, a message with further members is refused: ``openai`` knows what they mean.
+    """
 
     role: str
     content: str
 
 
-class Sampling(msgspec.Struct, frozen=True):
+class Sampling(msgspec.Struct, frozen=True, gc=False):
     """How the next token is chosen. Zero or one means "off" as noted; every field is range-checked by the decoder.
 
     Order of application: penalties, temperature, min-p, top-k, top-p, one uniform number.
@@ -49,12 +53,15 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, flat: ``messages`` on the chat route, ``prompt`` (text or token ids) on the completions route."""
+    """One request, flat: ``messages`` on the chat route, ``prompt`` (text or token ids) on the completions route.
+
+    Ages in milliseconds, points in time in Unix milliseconds; None and "" where the client said nothing.
+    """
 
     route: Route
     model: str
     messages: tuple[Message, ...] = ()
-    prompt: str | tuple[int, ...] = ""
+    prompt: str | Sequence[int] = ""
     sampling: Sampling = Sampling()
     max_tokens: int | None = None  # None: the client named none; the guard applies the contract's default
     stop: tuple[str, ...] = ()
@@ -62,6 +69,12 @@ class Request(msgspec.Struct, frozen=True):
     include_usage: bool = False
     ignore_eos: bool = False
     echo: bool = False
+    deadline_ms: int | None = None
+    max_age_ms: int | None = None
+    event_time_ms: int | None = None
+    ingest_time_ms: int | None = None
+    ticket: str = ""
+    session: str = ""
 
 
 class Alternative(msgspec.Struct, frozen=True):
@@ -87,10 +100,12 @@ class Usage(msgspec.Struct, frozen=True):
     cached_tokens: int = 0
 
 
-class Account(msgspec.Struct, frozen=True):
+class Account(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the ``zerolayer`` member of a reply says: where the time went and what was applied."""
 
     stages_us: dict[str, int]  # the nine stages, microseconds
     program: str
     max_tokens: int
     deadline_ms: int
+    truncated_messages: int = 0  # oldest ones that were left out because the conversation was too long
+    dropped_duplicates: int = 0  # user messages that repeated the one before

@@ -1,0 +1,1 @@
+"""Looks at any service from outside; never imports the server's rooms."""

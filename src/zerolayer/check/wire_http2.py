@@ -1,0 +1,126 @@
+"""HTTP/2 frame by frame (RFC 9113): headers of frames, and the fields of those that steer a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from zerolayer.check.wire_range import ByteRange, Ranges, shown
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_HEADER: Final = 9
+_TYPES: Final = (
+    "DATA", "HEADERS", "PRIORITY", "RST_STREAM", "SETTINGS", "PUSH_PROMISE", "PING", "GOAWAY", "WINDOW_UPDATE",
+    "CONTINUATION",
+)  # fmt: skip
+_FLAGS: Final = {
+    "DATA": {1: "END_STREAM", 8: "PADDED"},
+    "HEADERS": {1: "END_STREAM", 4: "END_HEADERS", 8: "PADDED", 32: "PRIORITY"},
+    "SETTINGS": {1: "ACK"},
+    "PING": {1: "ACK"},
+    "CONTINUATION": {4: "END_HEADERS"},
+    "PUSH_PROMISE": {4: "END_HEADERS", 8: "PADDED"},
+}
+_SETTINGS: Final = {
+    1: "HEADER_TABLE_SIZE",
+    2: "ENABLE_PUSH",
+    3: "MAX_CONCURRENT_STREAMS",
+    4: "INITIAL_WINDOW_SIZE",
+    5: "MAX_FRAME_SIZE",
+    6: "MAX_HEADER_LIST_SIZE",
+}
+_ERRORS: Final = (
+    "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED",
+    "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM",
+    "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
+)  # fmt: skip
+_ON_STREAM: Final = frozenset({"DATA", "HEADERS", "PRIORITY", "RST_STREAM", "PUSH_PROMISE", "CONTINUATION"})
+_ON_CONNECTION: Final = frozenset({"SETTINGS", "PING", "GOAWAY"})
+_SIZES: Final = {"PRIORITY": 5, "RST_STREAM": 4, "PING": 8, "WINDOW_UPDATE": 4}
+_FRAME_SIZE: Final = 16_384  # until a SETTINGS frame of the other side says more
+
+
+def looks_like_frames(data: bytes) -> bool:
+    """Whether ``data`` begins as a server's half of a connection does: with a SETTINGS frame."""
+    return len(data) >= _HEADER and data[3] == 4 and data[5:9] == bytes(4) and int.from_bytes(data[:3], "big") < 256
+
+
+def http2_ranges(data: bytes) -> Ranges:
+    """Every frame of one half of a connection, a client's with its preface."""
+    at = 0
+    if data.startswith(PREFACE[:3]):
+        fault = "" if data.startswith(PREFACE) else "not the connection preface"
+        yield ByteRange(0, min(len(PREFACE), len(data)), "preface", "http2", "", fault)
+        at = len(PREFACE)
+    while at < len(data):
+        if at + _HEADER > len(data):
+            yield ByteRange(at, len(data) - at, "frame", "http2", shown(data[at:]), "the frame header is incomplete")
+            return
+        size = int.from_bytes(data[at : at + 3], "big")
+        name = _TYPES[data[at + 3]] if data[at + 3] < len(_TYPES) else f"type {data[at + 3]}"
+        stream = int.from_bytes(data[at + 5 : at + _HEADER], "big") & 0x7FFF_FFFF
+        value = f"stream {stream}, {size} bytes{_flags(name, data[at + 4])}"
+        fault = _fault(name, size, stream, data[at + 4], len(data) - at - _HEADER)
+        yield ByteRange(at, _HEADER, name, "frame", value, fault)
+        start, at = at + _HEADER, at + _HEADER + size
+        payload = data[start:at]
+        if payload:
+            yield from _PAYLOADS.get(name, _other)(payload, start)
+
+
+def _flags(name: str, flags: int) -> str:
+    known = _FLAGS.get(name, {})
+    names = [known.get(1 << bit, f"0x{1 << bit:02x}") for bit in range(8) if flags >> bit & 1]
+    return ", " + " ".join(names) if names else ""
+
+
+def _fault(name: str, size: int, stream: int, flags: int, left: int) -> str:
+    if name in _ON_STREAM and not stream:
+        return "this frame needs a stream (PROTOCOL_ERROR)"
+    if name in _ON_CONNECTION and stream:
+        return "this frame belongs to stream 0 (PROTOCOL_ERROR)"
+    wrong_settings = name == "SETTINGS" and (size % 6 or (flags & 1 and size))
+    if size != _SIZES.get(name, size) or wrong_settings or (name == "GOAWAY" and size < 8):
+        return "a frame of this type cannot have this size (FRAME_SIZE_ERROR)"
+    if size > left:
+        return f"the frame ends {size - left} bytes early"
+    if size > _FRAME_SIZE:
+        return f"more than {_FRAME_SIZE} bytes need a SETTINGS_MAX_FRAME_SIZE of the other side"
+    return ""
+
+
+def _settings(payload: bytes, start: int) -> Ranges:
+    for at in range(0, len(payload) - 5, 6):
+        number = int.from_bytes(payload[at : at + 2], "big")
+        value = int.from_bytes(payload[at + 2 : at + 6], "big")
+        yield ByteRange(start + at, 6, _SETTINGS.get(number, f"setting {number}"), "setting", str(value), depth=1)
+
+
+def _error(payload: bytes, start: int) -> Ranges:
+    number = int.from_bytes(payload[:4], "big")
+    yield ByteRange(start, 4, "error", "uint32", _ERRORS[number] if number < len(_ERRORS) else str(number), depth=1)
+
+
+def _goaway(payload: bytes, start: int) -> Ranges:
+    yield ByteRange(start, 4, "last stream", "uint31", str(int.from_bytes(payload[:4], "big") & 0x7FFF_FFFF), depth=1)
+    yield from _error(payload[4:8], start + 4)
+    if len(payload) > 8:
+        yield ByteRange(start + 8, len(payload) - 8, "debug", "bytes", shown(payload[8:]), depth=1)
+
+
+def _window(payload: bytes, start: int) -> Ranges:
+    increment = int.from_bytes(payload[:4], "big") & 0x7FFF_FFFF
+    fault = "" if increment else "an increment of 0 (PROTOCOL_ERROR)"
+    yield ByteRange(start, 4, "increment", "uint31", str(increment), fault, 1)
+
+
+def _other(payload: bytes, start: int) -> Ranges:
+    yield ByteRange(start, len(payload), "payload", "bytes", shown(payload), depth=1)
+
+
+_PAYLOADS: Final[dict[str, Callable[[bytes, int], Ranges]]] = {
+    "SETTINGS": _settings,
+    "RST_STREAM": _error,
+    "GOAWAY": _goaway,
+    "WINDOW_UPDATE": _window,
+}

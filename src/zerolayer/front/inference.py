@@ -1,0 +1,63 @@
+"""The service ``zerolayer.v1.Inference``: ``Generate``, ``CountTokens``, ``Health``, whatever carries the messages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zerolayer.errors import InvalidRequest
+from zerolayer.front.count_tokens import TokenCounter
+from zerolayer.front.exchange import Exchange
+from zerolayer.front.generate import Generator
+from zerolayer.front.schema_form import Framing
+from zerolayer.guard.guard import Guard
+from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.protobuf_reply import count_tokens_reply, health_reply
+from zerolayer.wire.protobuf_request import RequestDecoder
+from zerolayer.wire.schema import Request
+
+# The schema has room for these; this version does not keep them, and says so rather than ignore them.
+_NOT_KEPT: Final = ("deadline_ms", "max_age_ms", "event_time_ms", "ingest_time_ms", "ticket", "session")
+
+
+class Inference:
+    """The methods of the service as actions. All run on the loop.
+
+    ``generator`` answers by ``SchemaAnswers`` of the same framing; ``decoder`` and ``counter`` serve all framings.
+    """
+
+    def __init__(
+        self, generator: Generator, framing: Framing, decoder: RequestDecoder, counter: TokenCounter, guard: Guard
+    ) -> None:
+        self._generator = generator
+        self._framing = framing
+        self._decoder = decoder
+        self._counter = counter
+        self._guard = guard
+
+    def generate(self, exchange: Exchange) -> None:
+        """``Generate``; over HTTP ``POST /v1/generate``."""
+        self._framing.prepare(exchange)
+        self._generator.generate(exchange, self._decode)
+
+    def count_tokens(self, exchange: Exchange) -> None:
+        """``CountTokens``; over HTTP ``POST /v1/count_tokens``."""
+        self._framing.prepare(exchange)
+        self._counter.count(exchange, self._decode, self._answer_count)
+
+    def health(self, exchange: Exchange) -> None:
+        """``Health``. Over HTTP there is ``GET /readyz``."""
+        self._framing.prepare(exchange)
+        slots = self._guard.slots
+        ready = self._guard.closed is None
+        message = health_reply(ready=ready, free_slots=slots.free, next_free_ms=slots.next_free_ms())
+        self._framing.reply(exchange, message)
+
+    def _decode(self, body: bytes, _limits: BodyLimits) -> Request:
+        request = self._decoder.decode(body)
+        for name in _NOT_KEPT:
+            if getattr(request, name):
+                raise InvalidRequest(f"'{name}' is not supported by this version; leave it out.", param=name)
+        return request
+
+    def _answer_count(self, exchange: Exchange, prompt_tokens: int, slot_tokens: int) -> None:
+        self._framing.reply(exchange, count_tokens_reply(prompt_tokens, slot_tokens))

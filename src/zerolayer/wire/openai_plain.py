@@ -1,0 +1,103 @@
+"""The chat request that nearly every client sends, decoded straight into the schema: text messages and usual numbers.
+
+All checks that do not depend on the contract are made by msgspec while it reads, in C. Whatever this decoder does not
+know or does not accept goes the long way, in ``openai``, which understands everything and words every refusal; so here
+is no refusal, only "not plain". Both ways give the same ``Request`` for the same body.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.schema import Message, Request, Route, Sampling
+
+_INT32_MAX = 2**31 - 1
+_ROLES = frozenset({"system", "user", "assistant"})
+
+_FromTo1 = Annotated[float, Meta(ge=0, le=1)]
+_FromTo2 = Annotated[float, Meta(ge=-2, le=2)]
+_Positive = Annotated[int, Meta(ge=1)]
+
+
+class _PlainOptions(msgspec.Struct, forbid_unknown_fields=True):
+    include_usage: bool = False
+
+
+class _PlainChat(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    model: Annotated[str, Meta(min_length=1)]
+    messages: Annotated[tuple[Message, ...], Meta(min_length=1)]
+    temperature: float = 1.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Meta(ge=0, le=_INT32_MAX)] = 0
+    min_p: _FromTo1 = 0.0
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] = 1.0
+    presence_penalty: _FromTo2 = 0.0
+    frequency_penalty: _FromTo2 = 0.0
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    max_tokens: _Positive | None = None
+    max_completion_tokens: _Positive | None = None
+    stream: bool = False
+    stream_options: _PlainOptions | None = None
+    ignore_eos: bool = False
+    stop: str | None = None
+    n: Literal[1] = 1
+    user: str = ""
+
+
+_decode = msgspec.json.Decoder(_PlainChat).decode
+
+
+def decode_plain(body: bytes, limits: BodyLimits) -> Request | None:
+    """``body`` as a request, or None when it is not plain."""
+    if len(body) > limits.body_bytes:
+        return None
+    try:
+        given = _decode(body)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return None
+    messages = given.messages
+    temperature = given.temperature
+    low, high = limits.temperature
+    if not low <= temperature <= high or len(messages) > limits.json_messages:
+        return None
+    for message in messages:
+        if message.role not in _ROLES:
+            return None
+    longest = given.max_tokens
+    if given.max_completion_tokens is not None:
+        if longest is not None:
+            return None
+        longest = given.max_completion_tokens
+    if longest is not None and longest > limits.max_tokens:
+        return None
+    stop = given.stop
+    if stop is not None and not (limits.stop and 1 <= len(stop) <= limits.stop_chars):
+        return None
+    options = given.stream_options
+    if options is not None and not given.stream:
+        return None
+    return Request(
+        Route.CHAT,
+        given.model,
+        messages,
+        "",
+        Sampling(
+            temperature,
+            given.top_p,
+            given.top_k,
+            given.min_p,
+            given.repetition_penalty,
+            given.presence_penalty,
+            given.frequency_penalty,
+            given.seed,
+        ),
+        longest,
+        () if stop is None else (stop,),
+        given.stream,
+        options is not None and options.include_usage,
+        given.ignore_eos,
+    )

@@ -1,0 +1,162 @@
+"""What the fuzzer calls: one function for each parser. Any exception is a find; so is a broken promise.
+
+A target takes arbitrary bytes and must return. The same functions run over the kept seeds in ``make test``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from zerolayer.check.wire_dump import FORMS
+from zerolayer.errors import StartupError, ZerolayerError
+from zerolayer.model.gguf import GgufFile
+from zerolayer.model.model_config import ModelConfig
+from zerolayer.text import vocabulary_file
+from zerolayer.text.decode import Decoder
+from zerolayer.text.stop import StopMatcher
+from zerolayer.text.template import ChatTemplate
+from zerolayer.text.vocabulary import BYTE_ALPHABET, TokenKind, Vocabulary
+from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.http1 import Fault, Http1Protocol
+from zerolayer.wire.openai import decode_chat, decode_completion
+from zerolayer.wire.protobuf_request import RequestDecoder
+from zerolayer.wire.schema import Message
+
+_LIMITS = BodyLimits(body_bytes=65_536)
+_CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content | trim }}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant\n"
+)
+_TAIL = b"\x4a\x01m"  # model "m": enough to make a prompt a request
+
+
+def http1(data: bytes) -> None:
+    """Any split gives the same kinds of events, and at most one fault, which is the last."""
+    cut = data[0] % max(1, len(data)) if data else 0
+    whole, split = Http1Protocol(1024, 4096), Http1Protocol(1024, 4096)
+    events = whole.receive(data)
+    halves = split.receive(data[:cut]) + split.receive(data[cut:])
+    assert [type(event) for event in events] == [type(event) for event in halves]
+    assert not any(isinstance(event, Fault) for event in events[:-1])
+
+
+def openai(data: bytes) -> None:
+    """A request or one refusal, which holds no part of the body."""
+    for decode in (decode_chat, decode_completion):
+        try:
+            decode(data, _LIMITS)
+        except ZerolayerError as error:
+            assert error.status in (400, 413)
+
+
+def protobuf(data: bytes) -> None:
+    """A request or one refusal; a remembered tail changes nothing."""
+    decoder = RequestDecoder(_LIMITS, 16)
+    for body in (data, data + _TAIL):
+        outcomes: list[object] = []
+        for _ in range(2):
+            try:
+                outcomes.append(decoder.decode(body))
+            except ZerolayerError as error:
+                outcomes.append(error.message)
+        assert outcomes[0] == outcomes[1]
+
+
+def gguf(data: bytes) -> None:
+    """A file is read or refused; so are the model and the vocabulary that it describes."""
+    path = _scratch()
+    path.write_bytes(data)
+    try:
+        with GgufFile.open(path) as file:
+            for name in file.tensors:
+                file.data(name).release()
+            Vocabulary.from_gguf(file.metadata)
+            ModelConfig.from_gguf(file.metadata, file.tensors)
+    except StartupError:
+        pass
+
+
+def vocabulary(data: bytes) -> None:
+    """A file that is read packs to a file that is read alike."""
+    try:
+        read = vocabulary_file.unpack(data)
+    except StartupError:
+        return
+    again = vocabulary_file.unpack(vocabulary_file.pack(read))
+    assert (again.raw, list(again.kinds), again.eos_ids) == (read.raw, list(read.kinds), read.eos_ids)
+
+
+def chat(data: bytes) -> None:
+    """The template taken apart gives the ids of the template run; no text becomes a control token."""
+    messages = [
+        Message("assistant" if number % 2 else "user", part.decode("utf-8", "replace"))
+        for number, part in enumerate(data.split(b"\x00")[:6])
+    ]
+    template = _template()
+    ids = template.encode(messages)
+    assert ids == template.encode_sandboxed(messages)
+    assert sum(token_id >= 256 for token_id in ids) == 2 * len(messages) + 1
+
+
+def stop(data: bytes) -> None:
+    """Stop strings are found however the text is cut, and never shown."""
+    parts = data.split(b"\x00")
+    stops = [part.decode("utf-8", "replace") for part in parts[1:4] if part]
+    whole, pieces = StopMatcher(stops), StopMatcher(stops)
+    decoder = Decoder(_vocabulary())
+    text = parts[0].decode("utf-8", "replace")
+    expected, stopped = whole.push(text)
+    expected += "" if stopped else whole.flush()
+    got = "".join(pieces.push(piece)[0] for piece in [decoder.push(byte) for byte in parts[0]] + [decoder.flush()])
+    got += pieces.flush()
+    assert got == expected
+    assert not any(stop in got for stop in stops)
+
+
+def dump(data: bytes) -> None:
+    """``zerolayer wire`` explains whatever it is given."""
+    for ranges in FORMS.values():
+        assert all(part.offset + part.size <= len(data) for part in ranges(data))
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    target.__name__: target for target in (http1, openai, protobuf, gguf, vocabulary, chat, stop, dump)
+}
+
+
+def seeds(target: str) -> Iterator[Path]:
+    """The kept inputs of one target."""
+    return (path for path in sorted((Path(__file__).parent / "corpus" / target).iterdir()))
+
+
+class _Bytes:
+    """One token a byte."""
+
+    name = "bytes"
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode("utf-8", "replace"))
+
+
+@cache
+def _vocabulary() -> Vocabulary:
+    raw = [BYTE_ALPHABET[byte].encode() for byte in range(256)] + [b"<|im_start|>", b"<|im_end|>"]
+    return Vocabulary("gpt2", "default", raw, [TokenKind.NORMAL] * 256 + [TokenKind.CONTROL] * 2)
+
+
+@cache
+def _template() -> ChatTemplate:
+    moment = datetime(2026, 1, 2, tzinfo=UTC)
+    template = ChatTemplate.compile(_CHATML, _vocabulary(), _Bytes(), now=lambda: moment)
+    assert template.compiled, template.why
+    return template
+
+
+@cache
+def _scratch() -> Path:
+    memory = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None)) / "model.gguf"

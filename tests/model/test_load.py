@@ -1,0 +1,60 @@
+"""A model on disk becomes everything that a server needs, whatever its format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reference.tiny_folder import write_tiny_folder
+from reference.tiny_model import LLAMA, QWEN3, TinyShape, write_tiny_model
+from zerolayer.contract import Contract, load
+from zerolayer.errors import StartupError
+from zerolayer.model import load as load_module
+from zerolayer.model.engine import Generation, StepPlan
+from zerolayer.model.load import LoadedModel, load_model
+from zerolayer.wire.schema import Message, Sampling
+
+
+def contract(path: Path | str) -> Contract:
+    flags = {"model": str(path), "slots": "2", "slot-tokens": "128", "threads": "1"}
+    return load(None, {}, flags).contract
+
+
+def loaded(path: Path) -> LoadedModel:
+    return load_model(contract(path), lambda line: None)
+
+
+def reply(model: LoadedModel, tokens: int = 8) -> list[int]:
+    """Greedy answer to one user message."""
+    prompt = model.template.encode([Message("user", "Tell me of the sea.")])
+    model.engine.open(0, Generation(prompt, Sampling(temperature=0), tokens, ignore_eos=True))
+    said = []
+    while model.engine.prefill_left(0):
+        said = model.engine.step(StepPlan((), 0, min(model.engine.prefill_left(0), 16)))
+    ids = [token.token_id for token in said]
+    while len(ids) < tokens:
+        ids += [token.token_id for token in model.engine.step(StepPlan((0,)))]
+    model.engine.shutdown()
+    return ids
+
+
+@pytest.mark.parametrize("shape", [LLAMA, QWEN3], ids=lambda shape: shape.name)
+def test_a_folder_answers_like_the_gguf_file_of_the_same_weights(tmp_path: Path, shape: TinyShape) -> None:
+    file = loaded(write_tiny_model(tmp_path / "tiny.gguf", shape))
+    folder = loaded(write_tiny_folder(tmp_path / "tiny-1.5", shape))
+    assert reply(folder) == reply(file)
+    assert folder.name == "tiny-1.5"
+
+
+def test_a_name_on_the_hub_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_tiny_folder(tmp_path / "0123456789abcdef", LLAMA)
+    monkeypatch.setattr(load_module, "snapshot", lambda name, progress: folder)
+    model = load_model(contract("org/Tiny-1.5"), lambda line: None)
+    model.engine.shutdown()
+    assert model.name == "org/Tiny-1.5"
+
+
+def test_a_folder_that_is_no_model_names_what_a_model_is(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=r"Give --model a folder with config\.json and model\.safetensors"):
+        loaded(tmp_path)

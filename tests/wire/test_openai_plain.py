@@ -1,0 +1,84 @@
+"""The short way and the long way from a chat body to a request: the same result, whichever is taken."""
+
+from __future__ import annotations
+
+import json
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerolayer.errors import ZerolayerError
+from zerolayer.wire import openai
+from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.openai import decode_chat
+from zerolayer.wire.openai_plain import decode_plain
+from zerolayer.wire.schema import Request
+
+PLAIN = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+LIMITS = BodyLimits()
+
+
+def outcome(body: bytes, limits: BodyLimits) -> Request | str:
+    try:
+        return decode_chat(body, limits)
+    except ZerolayerError as error:
+        return error.message
+
+
+def the_long_way(body: bytes, limits: BodyLimits) -> Request | str:
+    with mock.patch.object(openai, "decode_plain", return_value=None):
+        return outcome(body, limits)
+
+
+NUMBERS = st.one_of(st.none(), st.integers(-3, 30), st.floats(-3, 12, allow_nan=False), st.just(2**63), st.just("1"))
+FLAGS = st.sampled_from([True, False, None, 1])
+MEMBERS = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(["temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty"], NUMBERS),
+        **dict.fromkeys(["frequency_penalty", "seed", "max_tokens", "max_completion_tokens", "n"], NUMBERS),
+        **dict.fromkeys(["stream", "ignore_eos", "logprobs"], FLAGS),
+        "stop": st.one_of(st.text(max_size=3), st.lists(st.text(max_size=2), max_size=3)),
+        "stream_options": st.sampled_from([None, {}, {"include_usage": True}, {"include_usage": None}, {"x": 1}]),
+        "user": st.sampled_from(["me", None, 7]),
+        "unknown": st.just({"a": [1]}),
+    },
+)
+CONTENTS = st.one_of(st.text(max_size=5), st.none(), st.just([{"type": "text", "text": "x"}]))
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["system", "user", "assistant", "developer", "tool", "?"]), "content": CONTENTS},
+        optional={"tool_calls": st.just([1]), "name": st.just("n")},
+    ),
+    max_size=4,
+)
+
+
+@given(MEMBERS, st.one_of(st.just(PLAIN["messages"]), MESSAGES), st.sampled_from(["refuse", "clamp"]))
+def test_both_ways_give_the_same(members: dict[str, object], messages: object, outside: str) -> None:
+    limits = BodyLimits(outside=outside, json_messages=3, max_tokens=20, stop_chars=2)  # type: ignore[arg-type]
+    body = json.dumps({"model": "m", "messages": messages} | members).encode()
+    assert outcome(body, limits) == the_long_way(body, limits)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {},
+        {"temperature": 0, "top_p": 1, "max_tokens": 5, "stream": True, "stream_options": {"include_usage": True}},
+        {"max_completion_tokens": 5, "stop": "END", "seed": 7, "n": 1, "user": "me"},
+    ],
+)
+def test_what_most_clients_send_takes_the_short_way(members: dict[str, object]) -> None:
+    assert decode_plain(json.dumps(PLAIN | members).encode(), LIMITS) is not None
+
+
+@pytest.mark.parametrize("members", [{"tools": []}, {"messages": []}, {"temperature": 3}, {"stop": ["a"]}])
+def test_everything_else_is_left_to_the_long_way(members: dict[str, object]) -> None:
+    assert decode_plain(json.dumps(PLAIN | members).encode(), LIMITS) is None
+
+
+def test_a_body_above_the_limit_is_not_read() -> None:
+    assert decode_plain(json.dumps(PLAIN).encode(), BodyLimits(body_bytes=10)) is None
