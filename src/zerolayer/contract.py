@@ -171,6 +171,7 @@ class Engine(Struct, frozen=True):
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0
     weights: Literal["auto", "exact", "int8"] = "auto"
     penalty: Literal["exact", "bloom"] = "exact"  # how a slot knows the tokens that repetition_penalty is for
+    pin: bool = True  # worker threads keep to one core each, where the threads take all cores
 
     @property
     def mock_step_us(self) -> int | None:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import uvloop
 
 import zerolayer
-from zerolayer.contract import Contract, Effective, Program
-from zerolayer.errors import EngineFailed, InvalidRequest, Unavailable
+from zerolayer.contract import Contract, Effective
+from zerolayer.errors import Unavailable
 from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.connection import Router
 from zerolayer.front.count_tokens import TokenCounter
@@ -45,20 +45,22 @@ from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
 from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
 from zerolayer.front.site import ConnectionLimits, Peer, Site
+from zerolayer.front.supervision import Supervisor
 from zerolayer.front.tls import Tls, TlsFiles
 from zerolayer.guard.deadline import SlotTable
-from zerolayer.guard.guard import Guard, MessageEncoder, Names, Shape
+from zerolayer.guard.guard import Guard, Names, Shape, template_tokens
 from zerolayer.model.cost import CostTable
+from zerolayer.model.diagnosis import answer_signal
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs
+from zerolayer.model.recorder import Recorder
 from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.model.warm_up import measure
+from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
-from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.text.vocabulary_file import pack
 from zerolayer.wire.body_limits import BodyLimits
-from zerolayer.wire.schema import Message
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
@@ -79,7 +81,14 @@ _SWITCH_S = 0.0005  # a helper thread in pure Python may keep the loop waiting f
 class Server:
     """One service on its two listeners, inside a running loop. Raises ``StartupError`` when an address is taken."""
 
-    def __init__(self, contract: Contract, loaded: LoadedModel, limits: ConnectionLimits, sweep_s: float) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        loaded: LoadedModel,
+        limits: ConnectionLimits,
+        sweep_s: float,
+        watchdog: Watchdog | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(on_loop_exception)
         self._contract = contract
@@ -94,11 +103,16 @@ class Server:
         self.cost = CostTable(slots=self.info.slots, chunk_tokens=self.info.chunk_tokens)
         self.glue = GlueMeter()
         self.metrics = Metrics(loaded.name)
-        self.programs = Programs([_named(program) for program in contract.program])
+        self.programs = Programs([Named.of(program) for program in contract.program])
         self.heartbeat = Heartbeat(self.programs, range(1, 17), _BEAT_S * _NS_PER_S)
-        self.steps = StepClock(loaded.engine, self._deliver, self._clock_ns, self.cost, self.programs, self.heartbeat)
+        self.recorder = Recorder(self._clock_ns, self.cost.step_bound_ns)
+        self.steps = StepClock(
+            loaded.engine, self._deliver, self._clock_ns, self.cost, self.programs, self.heartbeat, self.recorder
+        )
         self.guard = self._build_guard()
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
+        watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
+        self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, self.recorder)
         hosts, admin_hosts = hosts_of(contract.listen)
         origins = frozenset(origin.encode("ascii") for origin in contract.listen.cors)
         self._site = self._build_site(limits, self.metrics, self.glue, origins)
@@ -200,8 +214,8 @@ class Server:
                 slot_tokens=self.info.slot_tokens,
                 default_max_tokens=contract.limits.default_max_tokens,
                 vocabulary=vocabulary.size,
-                longest_piece_bytes=_longest_piece(vocabulary),
-                template_tokens=_template_tokens(loaded.template),
+                longest_piece_bytes=vocabulary.longest_piece_bytes,
+                template_tokens=template_tokens(loaded.template),
                 bos_id=vocabulary.bos_id,
                 add_bos=vocabulary.add_bos,
                 truncate=contract.context.overflow == "truncate",
@@ -293,19 +307,14 @@ class Server:
         )
 
     def _sweep(self) -> None:
-        """Deadlines of all connections, and whether the step thread still lives."""
+        """Deadlines of all connections, and whether the step thread still moves."""
         now = self._clock_ns()
         for connection in (*self._connections, *self._admin_connections):
             connection.expire(now)
         for listener in self._listeners:
             listener.sweep()
         self.grpc_health.refresh()
-        if (not self.steps.alive or self.heartbeat.broken) and self.guard.closed is None:
-            _log.critical("the engine cannot be trusted any more; the server takes no more work and must be restarted")
-            self.guard.close(Unavailable("the engine has stopped; the server must be restarted"))
-            self.dispatcher.fail_all(
-                EngineFailed("the engine stopped before the reply was complete; send the request again")
-            )
+        self._supervisor.look(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:
@@ -321,12 +330,17 @@ class Server:
 
 @asynccontextmanager
 async def running(
-    contract: Contract, loaded: LoadedModel, *, limits: ConnectionLimits | None = None, sweep_s: float = _SWEEP_S
+    contract: Contract,
+    loaded: LoadedModel,
+    *,
+    limits: ConnectionLimits | None = None,
+    sweep_s: float = _SWEEP_S,
+    watchdog: Watchdog | None = None,
 ) -> AsyncIterator[Server]:
     """A server inside the running loop, until the block ends. ``limits`` default to the contract's."""
     if limits is None:
         limits = ConnectionLimits(body_bytes=contract.limits.body_bytes, idle_ns=contract.listen.idle_s * _NS_PER_S)
-    server = Server(contract, loaded, limits, sweep_s)
+    server = Server(contract, loaded, limits, sweep_s, watchdog)
     server.start()
     try:
         yield server
@@ -363,6 +377,7 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, signalled, number)
         loop.add_signal_handler(signal.SIGHUP, server.reload)
+        answer_signal(loop, server.recorder)
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -379,20 +394,3 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
 
 def _progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _named(program: Program) -> Named:
-    return Named(program.name, program.temperature, program.top_p, program.top_k, program.repetition_penalty)
-
-
-def _template_tokens(template: MessageEncoder) -> int:
-    """Tokens that the chat template adds around one message; 0 for a model that takes no conversations."""
-    try:
-        return len(template.encode((Message("user", ""),)))
-    except InvalidRequest:
-        return 0
-
-
-def _longest_piece(vocabulary: Vocabulary) -> int:
-    """Bytes of the longest token that text can become; control tokens are never made of text."""
-    return max(len(piece) for piece, text in zip(vocabulary.pieces, vocabulary.texts, strict=True) if text != "")

@@ -14,6 +14,7 @@ from echo_model import EchoEngine, LastMessage
 from echo_service import Service
 
 from zerolayer.front.site import ConnectionLimits
+from zerolayer.model.watchdog import Watchdog
 
 
 @pytest.fixture
@@ -32,12 +33,13 @@ def serve() -> Iterator[Callable[..., Service]]:
         section: dict[str, object] | None = None,
         context: dict[str, object] | None = None,
         shows: type[LastMessage] = LastMessage,
+        watchdog: Watchdog | None = None,
         **flags: str,
     ) -> Service:
         engine = EchoEngine(slots=slots, slot_tokens=slot_tokens, chunk_tokens=chunk_tokens, step_us=step_us)
         shape = {"slots": str(slots), "slot-tokens": str(slot_tokens)}
         given = {**shape, **{key.replace("_", "-"): value for key, value in flags.items()}}
-        service = Service(given, engine, limits, sweep_s, section or {}, context or {}, shows)
+        service = Service(given, engine, limits, sweep_s, section or {}, context or {}, shows, watchdog)
         started.append(service)
         return service
 

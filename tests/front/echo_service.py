@@ -16,6 +16,7 @@ from echo_model import EchoEngine, LastMessage, Loaded
 
 from zerolayer.contract import load
 from zerolayer.front.site import ConnectionLimits
+from zerolayer.model.watchdog import Watchdog
 from zerolayer.serve import Server, running
 
 NS = 1_000_000_000
@@ -34,6 +35,7 @@ class Service:
         section: dict[str, object],
         context: dict[str, object],
         shows: type[LastMessage],
+        watchdog: Watchdog | None = None,
     ) -> None:
         given = {"port": "0", "admin": "127.0.0.1:0", "host": "127.0.0.1", **flags}
         self.contract = load(None, {}, given).contract
@@ -44,6 +46,7 @@ class Service:
         self.loaded = Loaded(engine, shows=shows)
         self._limits = limits
         self._sweep_s = sweep_s
+        self._watchdog = watchdog or Watchdog(lambda: 0, at_least_ns=60 * NS)  # tests hold steps as long as they like
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -63,7 +66,8 @@ class Service:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        async with running(self.contract, self.loaded, limits=self._limits, sweep_s=self._sweep_s) as self.server:
+        settings = {"limits": self._limits, "sweep_s": self._sweep_s, "watchdog": self._watchdog}
+        async with running(self.contract, self.loaded, **settings) as self.server:
             self._ready.set()
             await self._stop.wait()
 

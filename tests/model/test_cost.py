@@ -60,3 +60,23 @@ def test_more_work_never_costs_less(prompt: int, more_prompt: int, tokens: int, 
     cost.observe(decode_rows=3, prefill=True, elapsed_ns=5_000)
     small = cost.predict_ns(prompt_tokens=prompt, max_tokens=tokens)
     assert cost.predict_ns(prompt_tokens=prompt + more_prompt, max_tokens=tokens + more_tokens) >= small
+
+
+@given(st.integers(1, 70))
+def test_every_occupancy_has_a_place_whatever_the_number_of_slots(slots: int) -> None:
+    cost = CostTable(slots=slots, chunk_tokens=100)
+    cost.observe(decode_rows=slots, prefill=True, elapsed_ns=1_000)
+    assert cost.mixed_bound_ns() >= 1_000
+
+
+def test_the_bound_of_a_step_is_that_of_its_own_kind_and_occupancy() -> None:
+    cost = table()
+    cost.observe(decode_rows=16, prefill=False, elapsed_ns=9_000)
+    cost.observe(decode_rows=2, prefill=False, elapsed_ns=1_000)
+    assert 1_000 <= cost.step_bound_ns(2, 0) < 9_000
+
+
+def test_a_step_of_a_kind_that_never_ran_has_no_bound() -> None:
+    cost = table()
+    cost.observe(decode_rows=2, prefill=False, elapsed_ns=1_000)
+    assert cost.step_bound_ns(2, 100) == 0

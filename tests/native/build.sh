@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds the kernel test without Python: build.sh OUTPUT [COMPILER] [FLAGS...]. CXXFLAGS and LDFLAGS of other kinds go in FLAGS.
+# Builds native tests without Python: build.sh FOLDER/NAME[,FOLDER/NAME...] [COMPILER] [FLAGS...] makes each from NAME.cpp.
+# CXXFLAGS and LDFLAGS of other kinds go in FLAGS.
 set -eu
-output=$1
+outputs=$(echo "$1" | tr , ' ')
 compiler=${2:-g++}
 [ $# -lt 2 ] && shift 1 || shift 2
 native=$(dirname "$0")/../../src/zerolayer/native
@@ -25,4 +26,7 @@ x86_64*)
   compile kernels_amx $avx512 -mavx512vnni -mamx-tile -mamx-int8 "$@"
   ;;
 esac
-"$compiler" -std=c++20 -O2 -ffp-contract=off -Wall -Wextra -I "$native" "$@" "$(dirname "$0")/kernel_test.cpp" "$objects"/*.o -pthread -o "$output"
+for output in $outputs; do
+  "$compiler" -std=c++20 -O2 -ffp-contract=off -Wall -Wextra -I "$native" "$@" "$(dirname "$0")/$(basename "$output").cpp" "$objects"/*.o \
+    -pthread -o "$output"
+done

@@ -92,3 +92,7 @@ REFUSED: dict[str, Mapping[str, object]] = {
 def test_an_inconsistent_vocabulary_is_one_clear_error(case: str) -> None:
     with pytest.raises(ModelFileError):
         sentencepiece(**REFUSED[case])
+
+
+def test_the_longest_piece_is_one_that_text_can_become() -> None:
+    assert sentencepiece().longest_piece_bytes == len(b" the")

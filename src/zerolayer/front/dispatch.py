@@ -109,6 +109,13 @@ class Dispatcher:
                 running[slot] = None
                 request.fail(report.failure or EngineFailed("the engine dropped this request; send it again"))
 
+    def interrupt(self, error: ZerolayerError) -> None:
+        """The engine stands still: every running reply ends with ``error``; slots come back when it moves again."""
+        for slot, request in enumerate(self._running):
+            if request is not None:
+                self.cancel(slot)
+                request.fail(error)
+
     def fail_all(self, error: ZerolayerError) -> None:
         """The step thread is gone: every running reply ends with ``error`` and every slot comes back."""
         for slot, request in enumerate(self._running):

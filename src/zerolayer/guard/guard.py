@@ -102,15 +102,20 @@ class Guard:
         self._predict_ns = predict_ns
         self._refusal = refusal  # what people read when all slots are busy; "{ms}" is the wait
         self._closed: Unavailable | None = None
+        self._stalled: Unavailable | None = None
 
     def close(self, why: Unavailable) -> None:
         """Refuse everything from now on (draining, or an engine that cannot go on)."""
         self._closed = why
 
+    def stall(self, why: Unavailable | None) -> None:
+        """Refuse everything while the engine stands still; None when it moves again."""
+        self._stalled = why
+
     @property
     def closed(self) -> Unavailable | None:
         """Why nothing is admitted, or None."""
-        return self._closed
+        return self._closed or self._stalled
 
     def reserve(self, request: Request) -> Reservation:
         """Claim a slot on the upper bound of the request's length. Costs the same whatever the text; never tokenises.
@@ -180,8 +185,8 @@ class Guard:
 
     def _admissible(self, request: Request) -> tuple[int, int]:
         """``_bounds``, if the request may be looked at at all."""
-        if self._closed is not None:
-            raise self._closed
+        if self.closed is not None:
+            raise self.closed
         if not self.names.known(request.model):
             raise ModelNotFound(
                 f"the model does not exist here; this service serves {self.names.served!r}", param="model"
@@ -241,3 +246,11 @@ def _prompt_param(request: Request) -> str:
 
 def _utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def template_tokens(template: MessageEncoder) -> int:
+    """Tokens that the chat template adds around one message; 0 for a model that takes no conversations."""
+    try:
+        return len(template.encode((Message("user", ""),)))
+    except InvalidRequest:
+        return 0

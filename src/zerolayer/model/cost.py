@@ -20,15 +20,19 @@ class CostTable:
     def __init__(self, *, slots: int, chunk_tokens: int) -> None:
         self._slots = slots
         self._chunk_tokens = chunk_tokens
-        self._buckets = slots.bit_length() + 1
         self._top = _bucket(slots)
-        self._decode: list[deque[int]] = [deque(maxlen=_WINDOW) for _ in range(self._buckets)]
-        self._mixed: list[deque[int]] = [deque(maxlen=_WINDOW) for _ in range(self._buckets)]
+        self._decode: list[deque[int]] = [deque(maxlen=_WINDOW) for _ in range(self._top + 1)]
+        self._mixed: list[deque[int]] = [deque(maxlen=_WINDOW) for _ in range(self._top + 1)]
 
     def observe(self, *, decode_rows: int, prefill: bool, elapsed_ns: int) -> None:
         """Record one step."""
         table = self._mixed if prefill else self._decode
         table[_bucket(decode_rows)].append(elapsed_ns)
+
+    def step_bound_ns(self, decode_rows: int, prefill_tokens: int) -> int:
+        """Upper bound of one step; 0 before a step of its kind and occupancy was measured."""
+        measured = (self._mixed if prefill_tokens else self._decode)[_bucket(decode_rows)]
+        return int(max(measured) * _MARGIN) if measured else 0
 
     def decode_bound_ns(self) -> int:
         """Upper bound of a step that only decodes, at full occupancy; 0 before the first measurement."""

@@ -22,6 +22,7 @@ from zerolayer.model.machine import Machine
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.native_engine import EXACT, ONE_MATRIX, NativeEngine, needed_bytes
+from zerolayer.model.placement import choose_cores
 from zerolayer.model.prefix_cache import BLOCK
 from zerolayer.model.source import ModelSource, open_source
 from zerolayer.model.weights import Weights
@@ -153,6 +154,7 @@ def _engine(
             "or a smaller model."
         )
     threads, why = machine.threads(contract.engine.threads)
+    cores, where = choose_cores(threads, sorted(os.sched_getaffinity(0)), pin=contract.engine.pin)
     return NativeEngine.load(
         weights,
         config,
@@ -165,7 +167,8 @@ def _engine(
         exact=_exact(contract.engine.weights, weights),
         bloom=contract.engine.penalty == "bloom",
         stop_ids=sorted(vocabulary.eos_ids),
-        notes=(why,),
+        notes=(why, where),
+        cores=cores,
         progress=bar.show,
     )
 

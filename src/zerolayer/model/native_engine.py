@@ -13,6 +13,7 @@ from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.model_config import ModelConfig
+from zerolayer.model.placement import page_note, pinning_refused
 from zerolayer.model.prefix_cache import BLOCK, Hit, Kept, PrefixCache
 from zerolayer.model.tensor_type import TensorType
 from zerolayer.model.weights import Weights
@@ -58,6 +59,7 @@ class NativeEngine:
         bloom: bool = False,
         stop_ids: Sequence[int] = (),
         notes: Sequence[str] = (),
+        cores: Sequence[int] = (),
         progress: Progress | None = None,
     ) -> Self:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
@@ -65,7 +67,8 @@ class NativeEngine:
         ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
         ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept. ``stop_ids`` end a
-        generation unless it asks to ignore them. Raises ``StartupError`` when memory or the kernel set is missing.
+        generation unless it asks to ignore them. ``cores`` pins the workers, all threads but the one that calls
+        ``step``. Raises ``StartupError`` when memory or the kernel set is missing.
         """
         name = kernels or _native.kernel_sets()[0]
         service = 1  # a slot of our own: constants, logits
@@ -78,12 +81,13 @@ class NativeEngine:
                 f"The CPU engine cannot run this model with the kernel set {name!r}: {error}. "
                 f"This processor allows: {', '.join(_native.kernel_sets())}."
             ) from None
-        except RuntimeError:
+        except (RuntimeError, MemoryError):
             raise StartupError(
                 f"There is no memory for {slots} slots of {slot_tokens} tokens. Use fewer (--slots) or shorter "
                 "(--slot-tokens) slots."
             ) from None
-        megabytes = native.bytes >> 20
+        refused = native.pin(cores) if cores else 0
+        pinning = (pinning_refused(refused),) if refused else ()
         info = EngineInfo(
             engine="native",
             kernels=name,
@@ -93,7 +97,7 @@ class NativeEngine:
             slot_tokens=slot_tokens,
             chunk_tokens=chunk_tokens,
             vocabulary=config.vocabulary,
-            notes=(*notes, f"{megabytes} MB of memory, taken at start"),
+            notes=(*notes, *pinning, f"{native.bytes >> 20} MB of memory, taken at start", page_note(native.bytes)),
         )
         return cls(native, info, stop_ids, PrefixCache(entries=prefixes, entry_tokens=prefix_tokens))
 
@@ -220,7 +224,8 @@ def needed_bytes(
 def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | None) -> TokenLogprob | None:
     if logprob is None:
         return None
-    return TokenLogprob(token_id, logprob[0], tuple(Alternative(other, value) for other, value in logprob[1]))
+    # A list first: the tuple is then made at its size, and the next one reuses its memory.
+    return TokenLogprob(token_id, logprob[0], tuple([Alternative(other, value) for other, value in logprob[1]]))
 
 
 def _create(

@@ -9,9 +9,11 @@ function for all; a program decides which sampling code the step enters, so its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 import msgspec
 
+from zerolayer.contract import Program
 from zerolayer.wire.schema import Sampling
 
 GREEDY, PLAIN, FULL = "greedy", "plain", "full"
@@ -25,6 +27,11 @@ class Named(msgspec.Struct, frozen=True):
     top_p: float
     top_k: int
     repetition_penalty: float
+
+    @classmethod
+    def of(cls, program: Program) -> Self:
+        """A program as the contract writes it."""
+        return cls(program.name, program.temperature, program.top_p, program.top_k, program.repetition_penalty)
 
 
 class Programs:

@@ -19,6 +19,7 @@ from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Programs
+from zerolayer.model.recorder import Recorder
 
 _log = logging.getLogger("zerolayer.model")
 
@@ -65,6 +66,7 @@ class StepClock:
         cost: CostTable | None = None,
         programs: Programs | None = None,
         heartbeat: Heartbeat | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._engine = engine
         self._deliver = deliver
@@ -72,6 +74,7 @@ class StepClock:
         self._cost = cost
         self._registry = programs or Programs()
         self._heartbeat = heartbeat
+        self._recorder = recorder
         info = engine.describe()
         self._chunk_tokens = info.chunk_tokens
         self._service_slot = info.slots  # one more than requests have: the engine's own
@@ -84,6 +87,12 @@ class StepClock:
         self._shared: list[tuple[int, int]] = []
         self._stopping = False
         self._steps = 0
+        self._step_began_ns = 0
+
+    @property
+    def step_began_ns(self) -> int:
+        """When the running step began, until its report is delivered; 0 between steps. Any thread."""
+        return self._step_began_ns
 
     @property
     def steps(self) -> int:
@@ -101,6 +110,7 @@ class StepClock:
             self._beat()
             while self._programs:
                 self._step()
+        self._step_began_ns = 0
         self._thread.start()
 
     def stop(self) -> None:
@@ -121,6 +131,16 @@ class StepClock:
         self._mailbox.put(_Cancel(slot))
 
     def _run(self) -> None:
+        if self._recorder is None:
+            self._turns()
+            return
+        self._recorder.start()
+        try:
+            self._turns()
+        finally:
+            self._recorder.stop()
+
+    def _turns(self) -> None:
         while True:
             self._empty_mailbox(block=not self._programs and not self._cancelled)
             if self._stopping:
@@ -128,6 +148,7 @@ class StepClock:
             self._beat()
             if self._programs:
                 self._step()
+                self._step_began_ns = 0
             elif self._cancelled:
                 now = self._clock_ns()
                 self._deliver(StepReport(now, now, "none", released=self._take_cancelled()))
@@ -187,7 +208,7 @@ class StepClock:
         plan = self._plan()
         rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
         program = self._registry.covering(self._programs[slot] for slot in rows)
-        started = self._clock_ns()
+        started = self._step_began_ns = self._clock_ns()
         try:
             tokens = self._engine.step(plan)
         except EngineFailed as failure:
@@ -202,16 +223,20 @@ class StepClock:
         for slot in released:
             self._drop(slot)
         released += self._take_cancelled()
-        if self._cost is not None:
-            self._cost.observe(
-                decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=ended - started
-            )
+        self._account(plan, program, started, ended)
         shared, self._shared = self._shared, []
         report = StepReport(started, ended, program, plan.decode, plan.prefill_slot, tokens, released, shared)
         if self._heartbeat is not None and self._heartbeat.beating:
             report = self._without_beat(report, self._heartbeat)
         if report.decode or report.prefill_slot >= 0 or report.released or report.shared:
             self._deliver(report)
+
+    def _account(self, plan: StepPlan, program: str, started: int, ended: int) -> None:
+        rows, tokens = len(plan.decode), plan.prefill_tokens
+        if self._recorder is not None:
+            self._recorder.step(started, ended, decode_rows=rows, prefill_tokens=tokens, program=program)
+        if self._cost is not None:
+            self._cost.observe(decode_rows=rows, prefill=plan.prefill_slot >= 0, elapsed_ns=ended - started)
 
     def _without_beat(self, report: StepReport, heartbeat: Heartbeat) -> StepReport:
         """What the service slot did is the heartbeat's; what is left is for requests."""

@@ -11,12 +11,30 @@ void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
+// Generous for every model there is, and small enough that no size of a buffer overflows.
+Shape checked(const Shape& shape) {
+  const auto within = [](int n, int most) { return n > 0 && n <= most; };
+  require(within(shape.layers, 1 << 12) && within(shape.hidden, 1 << 18) && within(shape.intermediate, 1 << 20), "layers or widths are out of range");
+  require(within(shape.vocabulary, 1 << 22), "the vocabulary is out of range");
+  require(within(shape.heads, 1 << 12) && within(shape.kv_heads, shape.heads) && within(shape.head_dim, 1 << 10), "heads are out of range");
+  require(shape.head_dim % 32 == 0, "head_dim must be a multiple of 32");
+  require(shape.heads % shape.kv_heads == 0 && shape.group() <= 64, "query heads must be a multiple of kv heads, at most 64 times");
+  return shape;
+}
+
+Limits checked(const Limits& limits) {
+  const auto within = [](int n, int least, int most) { return n >= least && n <= most; };
+  require(within(limits.slots, 1, 1 << 14) && within(limits.slot_tokens, 1, 1 << 21) && within(limits.chunk_tokens, 1, 1 << 14), "slots are out of range");
+  require(within(limits.threads, 1, 1 << 12), "threads are out of range");
+  require(within(limits.prefixes, 0, 1 << 14) && within(limits.prefix_tokens, 0, 1 << 21), "prefixes are out of range");
+  require(limits.prefix_tokens % 16 == 0, "prefixes hold whole blocks of 16 tokens");
+  return limits;
+}
+
 }  // namespace
 
 Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernels)
-    : shape_(shape), limits_(limits), kernels_(kernels), pool_(limits.threads), layers_(shape.layers) {
-  require(shape.head_dim % 32 == 0, "head_dim must be a multiple of 32");
-  require(shape.heads % shape.kv_heads == 0 && shape.group() <= 64, "query heads must be a multiple of kv heads, at most 64 times");
+    : shape_(checked(shape)), limits_(checked(limits)), kernels_(kernels), pool_(limits.threads), layers_(shape.layers) {
   padded_tokens_ = round_up(limits.slot_tokens, 16);
   const int rows = round_up(limits.slots + limits.chunk_tokens, 16);  // tiles compute whole blocks of 16 rows
   const int inputs = std::max({shape.hidden, shape.query_width(), shape.intermediate});
@@ -40,7 +58,6 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   logits_ = arena_.take<float>(limits.slots * logit_stride_);
   cosine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
   sine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
-  require(limits.prefixes >= 0 && limits.prefix_tokens >= 0 && limits.prefix_tokens % 16 == 0, "prefixes hold whole blocks of 16 tokens");
   for (Layer& layer : layers_) {
     layer = Layer{};
     layer.slots = take_kv(limits.slots, padded_tokens_);
@@ -61,6 +78,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
     a.sums = arena_.take<int32_t>(size_t(group) * 2 * shape.head_dim);
     threads_.push_back({a, Sampler(kernels, shape.vocabulary, most_seen)});
   }
+  plan_.resize(limits.slots);
   rows_.reserve(rows);
   logit_rows_.reserve(limits.slots);
   sampled_.reserve(limits.slots);
@@ -91,7 +109,7 @@ Engine::Slot& Engine::open_slot(int slot) {
 void Engine::open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops,
                   int prefix, int shared) {
   require(slot >= 0 && slot < limits_.slots && !slots_[slot].open, "the slot is not free");
-  require(tokens > 0 && max_tokens > 0 && tokens + max_tokens <= limits_.slot_tokens, "prompt and output do not fit the slot");
+  require(tokens > 0 && max_tokens > 0 && tokens <= limits_.slot_tokens && max_tokens <= limits_.slot_tokens - tokens, "prompt and output do not fit the slot");
   for (int i = 0; i < tokens; i++) require(prompt[i] >= 0 && prompt[i] < shape_.vocabulary, "token id outside the vocabulary");
   require(shared >= 0 && shared % 16 == 0 && shared < tokens, "a shared prefix is whole blocks of 16 tokens and leaves one to compute");
   require(shared == 0 || (prefix >= 0 && prefix < limits_.prefixes && shared <= limits_.prefix_tokens), "no such prefix");
@@ -120,19 +138,32 @@ int Engine::prefill_left(int slot) const {
   return std::max(0, int(slots_[slot].prompt.size()) - slots_[slot].position);
 }
 
+void Engine::require_weights() {
+  if (complete_) return;
+  bool complete = embedding_ && head_.data;
+  for (const Layer& l : layers_) complete = complete && l.qkv.data && l.output.data && l.gate_up.data && l.down.data && l.attention_norm;
+  require(complete, "weights are missing");
+  complete_ = true;
+}
+
 const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens) {
   rows_.clear();
   logit_rows_.clear();
   sampled_.clear();
+  require_weights();
   require(decode_count >= 0 && decode_count <= limits_.slots, "more decode rows than slots");
   require(prefill_tokens >= 0 && prefill_tokens <= limits_.chunk_tokens, "chunk is too long");
   for (int i = 0; i < decode_count; i++) {
-    const Slot& s = open_slot(decode[i]);
+    Slot& s = open_slot(decode[i]);
     require(s.produced > 0, "the slot's prompt is not complete");
+    require(s.produced < s.max_tokens, "the slot has all its tokens");
+    require(s.row == -1 || s.row >= i || decode[s.row] != decode[i], "a slot decodes one row a step");
+    s.row = i;
     logit_rows_.push_back(int(rows_.size()));
     rows_.push_back({s.last, decode[i], s.position});
   }
-  if (prefill_slot >= 0 && prefill_tokens > 0) {
+  const bool prefill = prefill_slot >= 0 && prefill_tokens > 0;
+  if (prefill) {
     const Slot& s = open_slot(prefill_slot);
     require(s.position + prefill_tokens <= int(s.prompt.size()), "chunk runs past the prompt");
     for (int i = 0; i < prefill_tokens; i++) rows_.push_back({s.prompt[s.position + i], prefill_slot, s.position + i});
@@ -143,7 +174,7 @@ const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count
   sampling_ = true;
   run_rows();
   for (int i = 0; i < decode_count; i++) slots_[decode[i]].position++;
-  if (prefill_slot >= 0) slots_[prefill_slot].position += prefill_tokens;
+  if (prefill) slots_[prefill_slot].position += prefill_tokens;
   for (Sampled& sampled : sampled_) commit(sampled);
   return sampled_;
 }
@@ -157,6 +188,7 @@ void Engine::commit(const Sampled& sampled) {
 
 void Engine::logits(const int32_t* tokens, int count, float* out) {
   const int slot = limits_.slots - 1;
+  require_weights();
   require(!slots_[slot].open, "the last slot is not free");
   require(count > 0 && count <= limits_.slot_tokens, "text does not fit the slot");
   for (int i = 0; i < count; i++) require(tokens[i] >= 0 && tokens[i] < shape_.vocabulary, "token id outside the vocabulary");

@@ -67,9 +67,15 @@ class Engine {
   void close(int slot);
   int prefill_left(int slot) const;
 
+  // Room for a plan's decode slots, [slots], so that a caller needs no memory of its own.
+  int32_t* plan() { return plan_.data(); }
+
   // One decode row for each slot of `decode`, then `prefill_tokens` rows of `prefill_slot` (-1: none). The result stays valid until
   // the next call.
   const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens);
+
+  // Keeps each worker (all threads but the one that calls step()) on a core of its own. 0, or the system's error number.
+  int pin(const std::vector<int>& cores) { return pool_.pin(cores); }
 
   // Teacher-forced logits of every token through the last slot, which must be closed: out[tokens, vocabulary].
   void logits(const int32_t* tokens, int count, float* out);
@@ -87,13 +93,16 @@ class Engine {
     KvHead slots, prefixes;  // of slot or prefix 0, head 0
   };
   struct Slot {
-    Slot(int vocabulary, int slot_tokens, SeenKind seen) : history(vocabulary, slot_tokens + 1, seen) { prompt.reserve(slot_tokens); }
+    Slot(int vocabulary, int slot_tokens, SeenKind seen) : prompt(slot_tokens), history(vocabulary, slot_tokens + 1, seen) {
+      prompt.clear();  // touched, not only reserved
+    }
     bool open = false;
     std::vector<int32_t> prompt, stops;
     int prefix = 0, shared = 0;  // tokens [0, shared) lie in that prefix
     int position = 0;            // tokens in the KV cache
     int last = 0;                // the token that the next decode row feeds
     int produced = 0, max_tokens = 0;
+    int row = -1;  // where the last step's plan named it
     SamplingParameters sampling;
     TokenHistory history;
   };
@@ -105,6 +114,7 @@ class Engine {
   struct Span { int begin, end; };
 
   void touch_memory();
+  void require_weights();
   Matrix make_matrix(int n, int k, TensorType type);
   template <class RowOf> void pack(Matrix* m, const RowOf& row_of);
   static Span share(int items, int thread, int threads);
@@ -140,8 +150,10 @@ class Engine {
   int padded_tokens_ = 0;
 
   // Rows of the running step and their activations.
+  std::vector<int32_t> plan_;
   std::vector<Row> rows_;
   std::vector<int> logit_rows_;  // indices into rows_
+  bool complete_ = false;  // all weights are loaded
   bool sampling_ = true;
   std::vector<Sampled> sampled_;
   Activations activations_;

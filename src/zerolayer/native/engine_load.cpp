@@ -115,6 +115,7 @@ void Engine::load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor&
 
 void Engine::load_qkv_bias(int layer, const float* q, const float* k, const float* v) {
   Matrix& m = layers_.at(layer).qkv;
+  require(m.data, "weights come before their bias");
   m.bias = arena_.take<float>(size_t(m.panels) * kPanel);
   memcpy(m.bias, q, size_t(shape_.query_width()) * 4);
   memcpy(m.bias + shape_.query_width(), k, size_t(shape_.kv_width()) * 4);

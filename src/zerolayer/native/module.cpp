@@ -174,14 +174,19 @@ NB_MODULE(_native, m) {
         e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops), prefix, shared);
       }, "slot"_a, "prompt"_a, "max_tokens"_a, "temperature"_a, "top_p"_a, "top_k"_a, "min_p"_a, "repetition_penalty"_a,
          "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a, "prefix"_a = 0, "shared"_a = 0)
+      .def("pin", &zl::Engine::pin, "cores"_a)
       .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
-      .def("step", [](zl::Engine& e, const std::vector<int32_t>& decode, int prefill_slot, int prefill_tokens) {
+      .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens) {
+        // Not a vector of our own: nothing is allocated in a step but what Python gets back.
+        const size_t rows = nb::len(decode);
+        if (rows > size_t(e.limits().slots)) throw std::invalid_argument("more decode rows than slots");
+        for (size_t i = 0; i < rows; i++) e.plan()[i] = nb::cast<int32_t>(decode[i]);
         const std::vector<zl::Sampled>* sampled;
         {
           nb::gil_scoped_release release;
-          sampled = &e.step(decode.data(), int(decode.size()), prefill_slot, prefill_tokens);
+          sampled = &e.step(e.plan(), int(rows), prefill_slot, prefill_tokens);
         }
         return to_python(*sampled);
       }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a)

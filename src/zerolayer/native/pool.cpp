@@ -1,5 +1,7 @@
 #include "pool.hpp"
 
+#include <cerrno>
+#include <pthread.h>
 #include <sched.h>
 
 #if defined(__x86_64__)
@@ -48,6 +50,18 @@ Pool::~Pool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+int Pool::pin(const std::vector<int>& cores) {
+  if (cores.size() != workers_.size()) return EINVAL;
+  for (size_t i = 0; i < cores.size(); i++) {
+    if (cores[i] < 0 || cores[i] >= CPU_SETSIZE) return EINVAL;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cores[i], &set);
+    if (const int error = pthread_setaffinity_np(workers_[i].native_handle(), sizeof set, &set)) return error;
+  }
+  return 0;
+}
+
 void Pool::run(Work work, void* context) {
   work_ = work;
   context_ = context;
@@ -63,7 +77,7 @@ void Pool::run(Work work, void* context) {
 }
 
 void Pool::serve(int thread) {
-  for (int seen = 0;; seen++) {
+  for (unsigned seen = 0;; seen++) {
     for (int spins = 0; epoch_.load(std::memory_order_acquire) == seen; spins++) {
       if (spins < kSpinsBeforeSleep) pause();
       else epoch_.wait(seen, std::memory_order_acquire);
@@ -79,7 +93,7 @@ void Pool::serve(int thread) {
 
 void Pool::barrier() {
   if (threads_ == 1) return;
-  const int passed = barriers_.load(std::memory_order_relaxed);
+  const unsigned passed = barriers_.load(std::memory_order_relaxed);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
     arrived_.store(0, std::memory_order_relaxed);
     barriers_.store(passed + 1, std::memory_order_release);

@@ -13,6 +13,9 @@ class Pool {
   ~Pool();
   int threads() const { return threads_; }
 
+  // Keeps each worker (all threads but the caller's) on a core of its own. 0, or the system's error number.
+  int pin(const std::vector<int>& cores);
+
   // Calls work(context, thread) on every thread, the caller being thread 0; returns when all have returned.
   using Work = void (*)(void* context, int thread);
   void run(Work work, void* context);
@@ -27,9 +30,9 @@ class Pool {
   Work work_ = nullptr;
   void* context_ = nullptr;
   bool stopping_ = false;
-  alignas(128) std::atomic<int> epoch_{0};     // run() raises it; workers sleep on it
+  alignas(128) std::atomic<unsigned> epoch_{0};     // run() raises it; workers sleep on it
   alignas(128) std::atomic<int> arrived_{0};   // threads at the barrier
-  alignas(128) std::atomic<int> barriers_{0};  // barriers passed
+  alignas(128) std::atomic<unsigned> barriers_{0};  // barriers passed; wraps around within days, which is why it is unsigned
   std::vector<std::thread> workers_;
 };
 

@@ -102,6 +102,11 @@ class Vocabulary:
         vocabulary.add_space_prefix = _flag(metadata, "add_space_prefix", model == "llama")
         return vocabulary
 
+    @property
+    def longest_piece_bytes(self) -> int:
+        """Bytes of the longest token that text can become; control tokens are never made of text."""
+        return max(len(piece) for piece, text in zip(self.pieces, self.texts, strict=True) if text != "")
+
     def piece_bytes(self, token_id: int) -> bytes:
         """The bytes that a token stands for; a control token's name; nothing for an id outside the vocabulary."""
         return self.pieces[token_id] if 0 <= token_id < self.size else b""

@@ -1,0 +1,71 @@
+"""A step that does not end, seen from outside: who is refused, who is told, and how the server comes back."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from echo_service import Service, chat, eventually, get, read_reply
+
+from zerolayer.model.watchdog import Watchdog
+
+MS = 1_000_000
+SLOTS = 2
+
+
+def watchful(serve, lost_ms: int = 60_000) -> Service:
+    """A service that calls a step stalled after 100 ms."""
+    return serve(slots=SLOTS, watchdog=Watchdog(lambda: 0, at_least_ns=100 * MS, lost_ns=lost_ms * MS))
+
+
+@pytest.fixture
+def stalled(serve):
+    """A service in the middle of a step that does not end, and the reply of the stream that it carries."""
+    service = watchful(serve)
+    service.hold_steps()
+    with service.connect() as client:
+        client.sendall(chat("held", stream=True))
+        yield service, read_reply(client)
+
+
+def test_the_streams_of_a_stalled_step_end_with_an_error_event(stalled):
+    _, reply = stalled
+    assert reply.status == 500 or reply.events[-1]["error"]["code"] == "engine_failed"
+
+
+def test_a_stalled_server_takes_no_work_and_says_so(stalled):
+    service, _ = stalled
+    assert [service.ask(get(path)).status for path in ("/readyz", "/livez")] == [503, 200]
+    refused = service.ask(chat("new"))
+    assert (refused.status, refused.error["code"]) == (503, "unavailable")
+
+
+def test_a_slot_of_a_stalled_step_is_not_free_before_the_step_ends(stalled):
+    service, _ = stalled
+    assert service.free_slots() == SLOTS - 1
+
+
+def test_when_the_step_ends_the_server_takes_work_again(stalled):
+    service, _ = stalled
+    service.step(1000)
+    eventually(lambda: service.ask(get("/readyz")).status == 200)
+    eventually(lambda: service.free_slots() == SLOTS)
+    assert service.ask(chat("after")).json["choices"][0]["message"]["content"] == "after"
+
+
+def test_a_step_that_never_ends_is_given_up(serve):
+    service = watchful(serve, lost_ms=100)
+    lost = threading.Event()
+    service.server._supervisor._give_up = lambda _recorder: lost.set()
+    service.hold_steps()
+    with service.connect() as client:
+        client.sendall(chat("held"))
+        assert lost.wait(10)
+
+
+def test_a_server_that_drains_stays_closed_when_a_stalled_step_ends(stalled):
+    service, _ = stalled
+    service.on_loop(lambda: service.server.guard.close(service.server.guard.closed))
+    service.step(1000)
+    eventually(lambda: service.free_slots() == SLOTS)
+    assert service.ask(get("/readyz")).status == 503
