@@ -313,8 +313,8 @@ class Server:
             connection.expire(now)
         for listener in self._listeners:
             listener.sweep()
-        self.grpc_health.refresh()
         self._supervisor.look(now)
+        self.grpc_health.refresh()  # after the look, so that it tells what was seen
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:
