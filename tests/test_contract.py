@@ -334,9 +334,7 @@ def test_only_addresses_of_this_machine_are_loopback(host: str, expected: bool) 
     [
         "context.max_messages = 2",
         "limits.n = 2",
-        "deadline.default_ms = 5",
-        "freshness.max_age_ms = 5",
-        "deadline.grace_ms = 5",
+        "limits.tools = 5",
     ],
 )
 def test_what_this_version_does_not_keep_is_refused(tmp_path: Path, text: str) -> None:

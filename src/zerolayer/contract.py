@@ -112,13 +112,14 @@ class Program(Struct, frozen=True):
 
 
 class Deadline(Struct, frozen=True):
-    """How long a request may take, and how far ahead a start is promised; not enforced before the calendar exists."""
+    """How long a request may take that does not say, and how far ahead a start is promised."""
 
     default_ms: Annotated[int, Meta(ge=1, le=86_400_000)] = 60_000
     first_token_ms: Annotated[int, Meta(ge=1, le=86_400_000)] = 5_000
     per_token_ms: Annotated[int, Meta(ge=1, le=86_400_000)] = 250
     horizon_ms: Milliseconds = 60_000
     grace_ms: Milliseconds = 250
+    priority_slots: Annotated[int, Meta(ge=0, le=1024)] = 0  # only for requests of service_tier "priority"
 
 
 class Freshness(Struct, frozen=True):
@@ -211,13 +212,6 @@ BUNDLED: Mapping[str, tuple[str, str, str]] = {
 NOT_YET = frozenset(
     {
         "context.max_messages",
-        "deadline.default_ms",
-        "deadline.first_token_ms",
-        "deadline.grace_ms",
-        "deadline.horizon_ms",
-        "deadline.per_token_ms",
-        "freshness.max_age_ms",
-        "freshness.on_stale",
         "limits.n",
         "limits.schema_bytes",
         "limits.tools",
@@ -233,6 +227,7 @@ _AT_MOST = (
     ("context.chunk_tokens", "context.slot_tokens"),
     ("limits.max_tokens", "context.slot_tokens"),
     ("limits.default_max_tokens", "limits.max_tokens"),
+    ("deadline.priority_slots", "context.slots"),
 )
 _SECTIONS = {name: field.type for name, field in fields(inspect.type_info(Contract)).items()}
 

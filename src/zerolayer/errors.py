@@ -144,17 +144,56 @@ class Infeasible(ZerolayerError):
     code = "infeasible"
 
 
+class DeadlineExpired(ZerolayerError):
+    """The deadline that a request came with had passed when it arrived."""
+
+    status = 422
+    grpc_code = 4
+    kind = "invalid_request_error"
+    code = "deadline_expired"
+
+
+class DeadlineMissed(ZerolayerError):
+    """A request that was admitted is not done at its deadline; it ends here, rather than late without a word."""
+
+    status = 504
+    grpc_code = 4
+    code = "deadline_missed"
+
+
+class StaleInput(ZerolayerError):
+    """The input is older than the request or the contract allows."""
+
+    status = 409
+    grpc_code = 9
+    kind = "invalid_request_error"
+    code = "stale_input"
+
+
 class SlotsBusy(ZerolayerError):
-    """No slot can start the request now. ``retry_after_ms`` is an integer of at least 1, rounded up."""
+    """No slot can start the request now. ``retry_after_ms`` is an integer of at least 1, rounded up.
+
+    With a ``ticket`` the start is booked: whoever sends the same request again at that time is served.
+    """
 
     status = 429
     grpc_code = 8
     kind = "rate_limit_error"
     code = "slots_busy"
 
-    def __init__(self, message: str, *, retry_after_ms: int) -> None:
+    def __init__(self, message: str, *, retry_after_ms: int, ticket: str | None = None) -> None:
         super().__init__(message)
         self.retry_after_ms = max(1, retry_after_ms)
+        self.ticket = ticket
+
+
+class BeyondHorizon(ZerolayerError):
+    """No slot can start the request in time, or soon enough to promise anything. A retry now cannot help."""
+
+    status = 429
+    grpc_code = 8
+    kind = "rate_limit_error"
+    code = "beyond_horizon"
 
 
 class Unavailable(ZerolayerError):

@@ -39,16 +39,18 @@ from zerolayer.front.grpc import Calls, Method
 from zerolayer.front.grpc_health import HEALTH, GrpcHealth
 from zerolayer.front.grpc_inference import SERVICE, GrpcFraming, inference_methods
 from zerolayer.front.grpc_reflection import Reflection
+from zerolayer.front.held import HeldClients
 from zerolayer.front.inference import Inference
 from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
+from zerolayer.front.pace import Pace
 from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
 from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
 from zerolayer.front.site import ConnectionLimits, Peer, Site
 from zerolayer.front.supervision import Supervisor
 from zerolayer.front.tls import Tls, TlsFiles
-from zerolayer.guard.deadline import SlotTable
-from zerolayer.guard.guard import Guard, Names, Shape, template_tokens
+from zerolayer.guard.deadline.admission import build_admission
+from zerolayer.guard.guard import build_guard
 from zerolayer.model.cost import CostTable
 from zerolayer.model.diagnosis import answer_signal
 from zerolayer.model.heartbeat import Heartbeat
@@ -73,6 +75,7 @@ GRACE_S = 10.0  # for running streams, after the first signal
 _FLUSH_S = 1.0  # for the last bytes, after that
 _SWEEP_S = 0.25
 _ADMIN_CONNECTIONS = 64
+_NS_PER_MS = 1_000_000
 _NS_PER_S = 1_000_000_000
 _BEAT_S = 30  # between two heartbeats
 _SWITCH_S = 0.0005  # a helper thread in pure Python may keep the loop waiting for this long, not for the default 5 ms
@@ -99,20 +102,23 @@ class Server:
         self._admin_connections: set[Peer] = set()
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
         self.info = loaded.engine.describe()
-        self.slots = SlotTable(self.info.slots, self._clock_ns)
         self.cost = CostTable(slots=self.info.slots, chunk_tokens=self.info.chunk_tokens)
+        self.admission = build_admission(contract, self.info.slots, self.cost, self._clock_ns)
+        self.slots = self.admission.calendar
         self.glue = GlueMeter()
         self.metrics = Metrics(loaded.name)
         self.programs = Programs([Named.of(program) for program in contract.program])
         self.heartbeat = Heartbeat(self.programs, range(1, 17), _BEAT_S * _NS_PER_S)
         self.recorder = Recorder(self._clock_ns, self.cost.step_bound_ns)
         self.steps = StepClock(
-            loaded.engine, self._deliver, self._clock_ns, self.cost, self.programs, self.heartbeat, self.recorder
+            loaded.engine, self._deliver, self._clock_ns, None, self.programs, self.heartbeat, self.recorder
         )
-        self.guard = self._build_guard()
+        self.guard = build_guard(contract, loaded, self.admission, self.cost)
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
         watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
         self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, self.recorder)
+        self.held = HeldClients(self.guard, self._clock_ns, self._loop)
+        self.pace = Pace(self.guard, self.dispatcher, self.held)
         hosts, admin_hosts = hosts_of(contract.listen)
         origins = frozenset(origin.encode("ascii") for origin in contract.listen.cors)
         self._site = self._build_site(limits, self.metrics, self.glue, origins)
@@ -143,6 +149,11 @@ class Server:
         return self._listeners[0].port
 
     @property
+    def worst_stall_ms(self) -> int:
+        """The longest gap between two tokens of a stream: a step with a chunk of somebody else's prompt."""
+        return -(-self.cost.prices().stall_ns // _NS_PER_MS)
+
+    @property
     def admin_port(self) -> int:
         """Port of the admin listener."""
         return self._listeners[-1].port
@@ -150,6 +161,7 @@ class Server:
     def start(self) -> None:
         """Begin to answer."""
         measure(self._loaded.engine, self.cost, self._clock_ns)
+        self._models.tell("worst_stall_ms", self.worst_stall_ms)
         self.steps.start()
         for listener in self._listeners:
             listener.start()
@@ -203,33 +215,7 @@ class Server:
         return f"{share:.2%} of {self.glue.busy_ns(now) / _NS_PER_S:.1f} s busy time was not arithmetic"
 
     def _deliver(self, report: StepReport) -> None:
-        self._loop.call_soon_threadsafe(self.dispatcher.on_step, report)
-
-    def _build_guard(self) -> Guard:
-        contract, loaded = self._contract, self._loaded
-        vocabulary = loaded.vocabulary
-        return Guard(
-            names=Names(loaded.name, frozenset(contract.model.aliases)),
-            shape=Shape(
-                slot_tokens=self.info.slot_tokens,
-                default_max_tokens=contract.limits.default_max_tokens,
-                vocabulary=vocabulary.size,
-                longest_piece_bytes=vocabulary.longest_piece_bytes,
-                template_tokens=template_tokens(loaded.template),
-                bos_id=vocabulary.bos_id,
-                add_bos=vocabulary.add_bos,
-                truncate=contract.context.overflow == "truncate",
-                drop_duplicates=contract.context.drop_duplicate_turns,
-            ),
-            slots=self.slots,
-            encoder=loaded.encoder,
-            template=loaded.template,
-            predict_ns=self._predict_ns,
-            refusal=contract.refusal.message,
-        )
-
-    def _predict_ns(self, prompt_tokens: int, max_tokens: int) -> int:
-        return self.cost.predict_ns(prompt_tokens=prompt_tokens, max_tokens=max_tokens)
+        self._loop.call_soon_threadsafe(self.pace.on_step, report)
 
     def _build_site(
         self, limits: ConnectionLimits, metrics: Metrics, glue: GlueMeter, origins: frozenset[bytes] = frozenset()
@@ -246,8 +232,8 @@ class Server:
             schema = self._build_generator(limits, SchemaAnswers(framing, self._loaded.vocabulary))
             return Inference(schema, framing, decoder, counter, self.guard)
 
-        openai, models = self._build_generator(limits), self._build_models()
-        table = service_table(openai, inference(HttpFraming()), counter, models, health)
+        openai, self._models = self._build_generator(limits), self._build_models()
+        table = service_table(openai, inference(HttpFraming()), counter, self._models, health)
         return table, inference_methods(inference(GrpcFraming()))
 
     def _build_generator(self, limits: BodyLimits, answer: Answer | None = None) -> Generator:
@@ -258,7 +244,7 @@ class Server:
             limits=limits,
             vocabulary=self._loaded.vocabulary,
             helper=self._helper,
-            deadline_ms=self._contract.deadline.default_ms,
+            held=self.held,
             answer=answer,
         )
 
@@ -315,6 +301,7 @@ class Server:
             listener.sweep()
         self._supervisor.look(now)
         self.grpc_health.refresh()  # after the look, so that it tells what was seen
+        self.pace.sweep(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:
@@ -382,7 +369,9 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
         gc.collect()
         gc.freeze()
         print(
-            greeting(contract, loaded.name, server.info, server.port, server.admin_port, server.connections), flush=True
+            greeting(contract, loaded.name, server.info, server.port, server.admin_port, server.connections),
+            f"stall     {server.worst_stall_ms} ms at most between two tokens (a step with another's chunk)",
+            flush=True,
         )
         await stop.wait()
         _log.info("draining: running replies have %g s; a second signal ends at once", GRACE_S)

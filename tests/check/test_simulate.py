@@ -89,13 +89,15 @@ def test_a_target_that_no_fleet_reaches_is_none() -> None:
 
 
 def test_the_duration_counts_the_servers_own_steps() -> None:
-    """Where a chunk costs nothing extra, the server's bound is the same steps with its margin."""
+    """Where a chunk costs nothing extra, the server promises the same steps at its rate, and one reserve."""
     server = CostTable(slots=2, chunk_tokens=100)
-    server.observe(decode_rows=2, prefill=False, elapsed_ns=10_000_000)
-    server.observe(decode_rows=2, prefill=True, elapsed_ns=10_000_000)
+    server.observe(decode_rows=2, elapsed_ns=10_000_000)
+    server.observe(decode_rows=2, prefill_tokens=100, elapsed_ns=10_000_000)
     cost = Cost(name="", slots=2, decode_ms=10.0, mixed_ms=10.0, chunk_tokens=100, slot_tokens=9999)
     ours = durations_ms(cost, arrivals(0, prompt=250, output=40))[0]
-    assert server.predict_ns(prompt_tokens=250, max_tokens=40) / 1e6 == pytest.approx(1.1 * ours, rel=1e-3)
+    prices = server.prices()
+    promised_ns = server.predict_ns(prompt_tokens=250, max_tokens=40) - prices.reserve_ns
+    assert promised_ns / 1e6 == pytest.approx(prices.rate * ours, rel=1e-3)
 
 
 def test_erlangs_loss_formula_is_met() -> None:

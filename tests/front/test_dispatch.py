@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from zerolayer.errors import EngineFailed
+from zerolayer.errors import DeadlineMissed, EngineFailed
 from zerolayer.front.dispatch import Dispatcher
-from zerolayer.guard.deadline import SlotTable
+from zerolayer.guard.deadline.booking import Terms, Work
+from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.model.cost import Prices
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.glue import GlueMeter
@@ -48,11 +50,13 @@ class Request:
 class Bench:
     def __init__(self, slots: int = 2) -> None:
         self.steps = Steps()
-        self.slots = SlotTable(slots, lambda: 0)
+        self.slots = Calendar(slots, lambda: 0, lambda: Prices(step_ns=10))
         self.dispatcher = Dispatcher(self.slots, self.steps, Metrics("m"), GlueMeter())
 
-    def start(self, request: Request) -> int:
-        slot = self.slots.claim(1000)
+    def start(self, request: Request, due_ns: int = 10_000) -> int:
+        work = Work(1, 0, 0, 10)
+        slot = self.slots.claim(work, Terms(0, 10_000, 10_000, due_ns))
+        assert self.slots.confirm(slot, work)
         self.dispatcher.start(slot, WORK, request)
         return slot
 
@@ -155,3 +159,20 @@ def test_tokens_in_use_are_those_of_running_requests(bench):
     assert bench.dispatcher.used_tokens == 10
     bench.dispatcher.cancel(slot)
     assert bench.dispatcher.used_tokens == 5
+
+
+def test_a_request_that_is_not_done_at_its_deadline_ends_with_a_typed_error(bench):
+    late, early = Request(), Request()
+    slot = bench.start(late, due_ns=500)
+    bench.start(early, due_ns=5_000)
+    bench.dispatcher.expire(501)
+    assert isinstance(late.failure, DeadlineMissed)
+    assert early.failure is None
+    assert bench.steps.letters[-1] == ("cancel", slot)
+
+
+def test_a_deadline_is_missed_once(bench):
+    bench.start(Request(), due_ns=500)
+    bench.dispatcher.expire(501)
+    bench.dispatcher.expire(502)
+    assert [letter for letter, _ in bench.steps.letters].count("cancel") == 1

@@ -125,9 +125,17 @@ def test_a_busy_service_says_when_to_come_back(serve):
         read_reply(first)
 
 
-@pytest.mark.parametrize("name", ["deadline_ms", "max_age_ms", "event_time_ms", "ingest_time_ms"])
-def test_what_this_version_does_not_keep_is_refused(serve, name):
-    assert Error.FromString(serve().ask(generate("a", **{name: 5})).body).param == name
+def test_what_this_version_does_not_keep_is_refused(serve):
+    assert Error.FromString(serve().ask(generate("a", session="mine")).body).param == "session"
+
+
+def test_the_deadline_of_a_message_is_applied_and_told(serve):
+    assert serve().ask(generate("a", deadline_ms=1500)).headers["x-zl-deadline-ms"].startswith("1500;")
+
+
+def test_the_stamps_of_a_message_are_checked(serve):
+    reply = serve().ask(generate("a", event_time_ms=5, max_age_ms=1000))
+    assert (reply.status, Error.FromString(reply.body).code) == (409, "stale_input")
 
 
 def test_a_stream_that_fails_ends_with_an_error_and_without_its_last_chunk(serve):

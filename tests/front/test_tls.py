@@ -137,7 +137,7 @@ def test_only_clients_with_a_certificate_come_in_where_they_need_one(serve, file
     with connect(service, "http/1.1", own=own) as client:
         client.sendall(get("/livez"))
         assert read_reply(client).status == 200
-    assert callers == [Caller(subject="one client")]
+    assert callers == [Caller(subject="one client", address="127.0.0.1")]
     with pytest.raises((ssl.SSLError, ConnectionError)), connect(service, "http/1.1") as stranger:  # noqa: PT012
         stranger.sendall(get("/livez"))
         stranger.recv(1)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from zerolayer.errors import ContextTooLong, Infeasible, InvalidRequest, ModelNotFound, SlotsBusy, Unavailable
-from zerolayer.guard.deadline import SlotTable
-from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard, Names, Shape
+from zerolayer.guard.deadline.admission import Admission
+from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.deadline.limits import of_contract
+from zerolayer.guard.freshness import Freshness
+from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard, Held, Names, Shape
+from zerolayer.model.cost import CostTable
 from zerolayer.wire.schema import Message, Request, Route
 
 MS = 1_000_000
@@ -27,18 +33,33 @@ class Words:
         return [0, 0, 0] + [1] * len(given[-1].content)
 
 
-def _guard(slots: int = 1, **shape: object) -> tuple[Guard, Words]:
+def _guard(slots: int = 1, *, now: Callable[[], int] = lambda: 0, **shape: object) -> tuple[Guard, Words]:
     words = Words()
+    cost = CostTable(slots=slots, chunk_tokens=50)
+    for _ in range(100):  # a millisecond a step, chunk or not
+        cost.observe(decode_rows=slots, elapsed_ns=MS)
+        cost.observe(decode_rows=slots, prefill_tokens=50, elapsed_ns=MS)
     guard = Guard(
         names=Names("m", frozenset({"alias"})),
         shape=msgspec.structs.replace(SHAPE, **shape),
-        slots=SlotTable(slots, lambda: 0),
+        admission=Admission(Calendar(slots, now, cost.prices), cost, now, "Come back in {ms} ms."),
+        cost=cost,
+        limits=of_contract(5_000, 250, 60_000),
+        freshness=Freshness(0, "refuse"),
+        chunk_tokens=50,
         encoder=words,
         template=words,
-        predict_ns=lambda prompt, tokens: (prompt + tokens) * MS,
-        refusal="Come back in {ms} ms.",
     )
     return guard, words
+
+
+def _arrive(guard: Guard, request: Request, body: bytes = b"body", **headers: str):
+    given = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    return guard.arrive(request, given, credential="peer", body=body, wall_ms=0)
+
+
+def _reserve(guard: Guard, request: Request, **headers: str):
+    return guard.reserve(request, _arrive(guard, request, **headers))
 
 
 def _chat(text: str = "hello", **members: object) -> Request:
@@ -50,7 +71,7 @@ def _prompt(prompt: object, **members: object) -> Request:
 
 
 def _admit(guard: Guard, request: Request):
-    reservation = guard.reserve(request)
+    reservation = _reserve(guard, request)
     return guard.confirm(reservation, request, guard.prompt(request).ids)
 
 
@@ -68,31 +89,33 @@ def test_a_star_stands_for_any_name():
 def test_an_unknown_model_is_refused_before_a_slot_is_taken():
     guard, words = _guard()
     with pytest.raises(ModelNotFound):
-        guard.reserve(Request(Route.CHAT, "other", (Message("user", "a"),)))
+        _reserve(guard, Request(Route.CHAT, "other", (Message("user", "a"),)))
     assert (guard.slots.free, words.calls) == (1, 0)
 
 
 def test_no_slot_is_a_refusal_without_tokenising():
     guard, words = _guard()
-    guard.reserve(_chat())
+    _reserve(guard, _chat())
     with pytest.raises(SlotsBusy) as refused:
-        guard.reserve(_chat())
-    # min(bytes + template, slot) + max_tokens on the upper bound: 5 + 3 * 2 + 1 + 10
-    assert refused.value.retry_after_ms == 22
-    assert refused.value.message == "Come back in 22 ms."
+        _reserve(guard, _chat(), x_stainless_lang="python")
+    wait = refused.value.retry_after_ms
+    assert 1 <= wait <= 30
+    assert refused.value.message == f"Come back in {wait} ms."
     assert words.calls == 0
 
 
 def test_the_true_length_tightens_the_reservation():
-    guard, _ = _guard()
-    _admit(guard, _chat())
-    assert guard.slots.next_free_ms() == 8 + 10
+    guard, _ = _guard(slot_tokens=10_000)
+    reservation = _reserve(guard, _chat("a" * 500))
+    before = guard.slots.next_free_ms()
+    guard.confirm(reservation, _chat(), guard.tokenise(_chat()))
+    assert guard.slots.next_free_ms() < before
 
 
 def test_what_bytes_alone_prove_too_long_is_422_without_tokenising():
     guard, words = _guard()
     with pytest.raises(Infeasible):
-        guard.reserve(_chat("a" * 404))
+        _reserve(guard, _chat("a" * 404))
     assert (guard.slots.free, words.calls) == (1, 0)
 
 
@@ -125,7 +148,7 @@ def test_a_chosen_number_of_tokens_that_equals_the_default_is_not_cut():
 def test_more_token_ids_than_a_slot_holds_are_refused_before_a_slot_is_taken():
     guard, _ = _guard()
     with pytest.raises(ContextTooLong) as refused:
-        guard.reserve(_prompt((1,) * 101))
+        _reserve(guard, _prompt((1,) * 101))
     assert refused.value.param == "prompt"
     assert guard.slots.free == 1
 
@@ -153,11 +176,93 @@ def test_an_empty_prompt_without_a_first_token_is_refused_and_gives_its_slot_bac
 @pytest.mark.parametrize(("text", "long"), [("a" * LONG_TEXT_BYTES, False), ("é" * (LONG_TEXT_BYTES // 2 + 1), True)])
 def test_long_text_is_marked_for_the_helper_thread(text, long):
     guard, _ = _guard(slot_tokens=10_000)
-    assert guard.reserve(_chat(text)).long is long
+    assert _reserve(guard, _chat(text)).long is long
 
 
 def test_a_closed_guard_admits_nothing_and_says_why():
     guard, _ = _guard()
     guard.close(Unavailable("shutting down"))
     with pytest.raises(Unavailable, match="shutting down"):
-        guard.reserve(_chat())
+        _reserve(guard, _chat())
+
+
+def test_a_stalled_guard_admits_nothing_until_the_engine_moves_again():
+    guard, _ = _guard()
+    guard.stall(Unavailable("stands still"))
+    with pytest.raises(Unavailable, match="stands still"):
+        _reserve(guard, _chat())
+    guard.stall(None)
+    assert _reserve(guard, _chat()).slot == 0
+
+
+def test_a_default_number_of_tokens_is_cut_to_what_the_deadline_allows():
+    guard, _ = _guard()
+    assert _reserve(guard, _chat(max_tokens=None, deadline_ms=30)).max_tokens < 30
+
+
+def test_a_chosen_number_of_tokens_that_can_never_be_in_time_is_422():
+    guard, words = _guard()
+    with pytest.raises(Infeasible):
+        _reserve(guard, _chat(max_tokens=50, deadline_ms=20))
+    assert words.calls == 0
+
+
+def test_the_same_body_redeems_its_booking():
+    now = [0]
+    guard, _ = _guard(now=lambda: now[0])
+    first = _reserve(guard, _chat())
+    with pytest.raises(SlotsBusy) as refused:
+        _reserve(guard, _chat(), x_stainless_retry_count="0")
+    guard.release(first)
+    now[0] = refused.value.retry_after_ms * MS
+    assert refused.value.ticket
+    assert _reserve(guard, _chat(), x_stainless_retry_count="1").slot == 0
+    assert guard.slots.booked == 0
+
+
+def test_a_booked_client_that_is_a_moment_early_is_held():
+    now = [0]
+    guard, _ = _guard(now=lambda: now[0])
+    first = _reserve(guard, _chat())
+    with pytest.raises(SlotsBusy) as refused:
+        _reserve(guard, _chat(), x_stainless_retry_count="0")
+    guard.release(first)
+    now[0] = (refused.value.retry_after_ms - 4) * MS
+    held = _reserve(guard, _chat(), x_stainless_retry_count="1")
+    assert isinstance(held, Held)
+    assert guard.resume(held) is None
+    now[0] += 5 * MS
+    assert guard.resume(held).slot == 0
+
+
+def test_another_body_does_not_redeem_a_booking():
+    now = [0]
+    guard, _ = _guard(now=lambda: now[0])
+    first = _reserve(guard, _chat())
+    with pytest.raises(SlotsBusy) as refused:
+        _reserve(guard, _chat(), x_stainless_retry_count="0")
+    guard.release(first)
+    now[0] = refused.value.retry_after_ms * MS
+    with pytest.raises(SlotsBusy):
+        guard.reserve(_chat(), _arrive(guard, _chat(), b"other", x_stainless_retry_count="1"))
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "reads"),
+    [("x_stainless_lang", "python", True), ("grpc_timeout", "9S", True), ("accept", "*/*", False)],
+)
+def test_a_client_that_shows_no_sign_of_reading_milliseconds_is_booked_on_a_whole_second(header, value, reads):
+    guard, _ = _guard()
+    _reserve(guard, _chat())
+    with pytest.raises(SlotsBusy) as refused:
+        _reserve(guard, _chat(), **{header: value})
+    assert (refused.value.retry_after_ms % 1000 == 0) is not reads
+
+
+def test_the_last_attempt_of_a_stock_client_is_told_a_time_and_nothing_is_held_for_it():
+    guard, _ = _guard()
+    _reserve(guard, _chat())
+    with pytest.raises(SlotsBusy) as refused:
+        _reserve(guard, _chat(), x_stainless_retry_count="2")
+    assert refused.value.ticket is None
+    assert guard.slots.booked == 0

@@ -19,45 +19,86 @@ def test_before_the_first_measurement_nothing_is_predicted() -> None:
 def test_a_bound_is_never_below_a_measurement_of_the_window() -> None:
     cost = table()
     for elapsed in (5_000, 9_000, 7_000):
-        cost.observe(decode_rows=16, prefill=False, elapsed_ns=elapsed)
+        cost.observe(decode_rows=16, elapsed_ns=elapsed)
     assert cost.decode_bound_ns() >= 9_000
 
 
 def test_old_measurements_leave_the_window() -> None:
     cost = table()
-    cost.observe(decode_rows=16, prefill=False, elapsed_ns=1_000_000)
+    cost.observe(decode_rows=16, elapsed_ns=1_000_000)
     for _ in range(64):
-        cost.observe(decode_rows=16, prefill=False, elapsed_ns=1_000)
+        cost.observe(decode_rows=16, elapsed_ns=1_000)
     assert cost.decode_bound_ns() < 2_000
 
 
 def test_a_bound_holds_with_all_slots_busy_though_only_one_was_measured() -> None:
     cost = table()
-    cost.observe(decode_rows=1, prefill=False, elapsed_ns=1_000)
+    cost.observe(decode_rows=1, elapsed_ns=1_000)
     assert cost.decode_bound_ns() >= 16 * 1_000
 
 
 def test_a_step_with_a_chunk_is_never_cheaper_than_one_without() -> None:
     cost = table()
-    cost.observe(decode_rows=16, prefill=False, elapsed_ns=9_000)
-    cost.observe(decode_rows=16, prefill=True, elapsed_ns=3_000)
+    cost.observe(decode_rows=16, elapsed_ns=9_000)
+    cost.observe(decode_rows=16, prefill_tokens=100, elapsed_ns=3_000)
     assert cost.mixed_bound_ns() == cost.decode_bound_ns()
 
 
-def test_a_request_costs_its_chunks_its_tokens_after_the_first_and_a_chunk_of_every_other_slot() -> None:
+def test_a_request_costs_its_steps_its_chunks_and_one_reserve() -> None:
     cost = table()
-    cost.observe(decode_rows=16, prefill=False, elapsed_ns=1_000)
-    cost.observe(decode_rows=16, prefill=True, elapsed_ns=5_000)
-    others = 15 * (cost.mixed_bound_ns() - cost.decode_bound_ns())
-    expected = 3 * cost.mixed_bound_ns() + 9 * cost.decode_bound_ns() + others
+    cost.observe(decode_rows=16, elapsed_ns=1_000)
+    cost.observe(decode_rows=16, prefill_tokens=100, elapsed_ns=5_000)
+    prices = cost.prices()
+    chunks = 2 * prices.chunk(100) + prices.chunk(1)
+    expected = 12 * prices.step_ns + chunks + prices.reserve_ns
     assert cost.predict_ns(prompt_tokens=201, max_tokens=10) == expected
+
+
+def test_a_short_chunk_that_was_measured_is_cheaper_than_a_full_one() -> None:
+    cost = table()
+    cost.observe(decode_rows=16, elapsed_ns=1_000)
+    cost.observe(decode_rows=16, prefill_tokens=100, elapsed_ns=9_000)
+    assert cost.prices().chunk(4) == cost.prices().chunk(100)
+    cost.observe(decode_rows=16, prefill_tokens=4, elapsed_ns=2_000)
+    assert cost.prices().chunk(4) < cost.prices().chunk(100)
+
+
+def test_outliers_are_paid_for_once_and_not_with_every_step() -> None:
+    cost = table()
+    for _ in range(20):
+        for _ in range(63):
+            cost.observe(decode_rows=16, elapsed_ns=1_000)
+        cost.observe(decode_rows=16, elapsed_ns=20_000)
+    thousand = 1000 * cost.prices().step_ns + cost.prices().reserve_ns
+    assert thousand < 1000 * cost.decode_bound_ns() / 5
+    assert thousand >= 1000 * 1_000 + 1000 // 64 * 19_000
+
+
+def test_a_machine_that_becomes_slower_promises_less() -> None:
+    cost = table()
+    for _ in range(200):
+        cost.observe(decode_rows=16, elapsed_ns=1_000)
+    before = cost.prices().step_ns
+    for _ in range(200):
+        cost.observe(decode_rows=16, elapsed_ns=2_000)
+    assert cost.prices().step_ns >= 1.9 * before
+
+
+@given(st.lists(st.integers(500, 5_000), min_size=200, max_size=400))
+def test_what_is_promised_for_many_steps_covers_what_was_seen(steps: list[int]) -> None:
+    """Seen again, the last hundred steps last no longer than the price of a hundred steps with its reserve."""
+    cost = table()
+    for elapsed in steps:
+        cost.observe(decode_rows=16, elapsed_ns=elapsed)
+    prices = cost.prices()
+    assert sum(steps[-100:]) <= 1.5 * (100 * prices.step_ns + prices.reserve_ns)
 
 
 @given(st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 2000))
 def test_more_work_never_costs_less(prompt: int, more_prompt: int, tokens: int, more_tokens: int) -> None:
     cost = table()
-    cost.observe(decode_rows=3, prefill=False, elapsed_ns=1_000)
-    cost.observe(decode_rows=3, prefill=True, elapsed_ns=5_000)
+    cost.observe(decode_rows=3, elapsed_ns=1_000)
+    cost.observe(decode_rows=3, prefill_tokens=100, elapsed_ns=5_000)
     small = cost.predict_ns(prompt_tokens=prompt, max_tokens=tokens)
     assert cost.predict_ns(prompt_tokens=prompt + more_prompt, max_tokens=tokens + more_tokens) >= small
 
@@ -65,18 +106,18 @@ def test_more_work_never_costs_less(prompt: int, more_prompt: int, tokens: int, 
 @given(st.integers(1, 70))
 def test_every_occupancy_has_a_place_whatever_the_number_of_slots(slots: int) -> None:
     cost = CostTable(slots=slots, chunk_tokens=100)
-    cost.observe(decode_rows=slots, prefill=True, elapsed_ns=1_000)
+    cost.observe(decode_rows=slots, prefill_tokens=100, elapsed_ns=1_000)
     assert cost.mixed_bound_ns() >= 1_000
 
 
 def test_the_bound_of_a_step_is_that_of_its_own_kind_and_occupancy() -> None:
     cost = table()
-    cost.observe(decode_rows=16, prefill=False, elapsed_ns=9_000)
-    cost.observe(decode_rows=2, prefill=False, elapsed_ns=1_000)
+    cost.observe(decode_rows=16, elapsed_ns=9_000)
+    cost.observe(decode_rows=2, elapsed_ns=1_000)
     assert 1_000 <= cost.step_bound_ns(2, 0) < 9_000
 
 
 def test_a_step_of_a_kind_that_never_ran_has_no_bound() -> None:
     cost = table()
-    cost.observe(decode_rows=2, prefill=False, elapsed_ns=1_000)
+    cost.observe(decode_rows=2, elapsed_ns=1_000)
     assert cost.step_bound_ns(2, 100) == 0

@@ -171,9 +171,7 @@ def test_writing_again_replaces_the_file(tmp_path: Path) -> None:
     assert [path.read_text() for path in place.parent.iterdir()] == ["two\n"]
 
 
-def test_without_a_place_for_files_the_text_goes_to_stderr(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_place_for_files_the_text_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "zerolayer").write_text("a file where the folder would be")
     place = write("steps\n", {"XDG_STATE_HOME": str(tmp_path)})
     assert (place, capsys.readouterr().err) == ("stderr", "steps\n")

@@ -65,9 +65,7 @@ def test_a_first_start_has_nothing_and_says_nothing(file: Path, caplog: pytest.L
         (b'{"version":2,"prefixes":"of another kind"}', "newer version"),
     ],
 )
-def test_what_cannot_be_used_is_a_warning(
-    file: Path, caplog: pytest.LogCaptureFixture, data: bytes, said: str
-) -> None:
+def test_what_cannot_be_used_is_a_warning(file: Path, caplog: pytest.LogCaptureFixture, data: bytes, said: str) -> None:
     file.parent.mkdir()
     file.write_bytes(data)
     assert read(file, VOCABULARY) == []

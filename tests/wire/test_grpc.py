@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolayer import errors
-from zerolayer.errors import BodyTooLarge, InvalidRequest, SlotsBusy, Unavailable, UnknownMethod, ZerolayerError
+from zerolayer.errors import (
+    BeyondHorizon,
+    BodyTooLarge,
+    InvalidRequest,
+    SlotsBusy,
+    Unavailable,
+    UnknownMethod,
+    ZerolayerError,
+)
 from zerolayer.wire.grpc import Deframer, frame, is_grpc, parse_timeout, percent_encoded, status_trailers
 
 
@@ -95,3 +103,7 @@ def test_every_error_has_a_code_of_grpc() -> None:
 )
 def test_a_call_is_told_by_its_content_type(content_type: bytes | None, expected: bool) -> None:
     assert is_grpc(content_type) is expected
+
+
+def test_what_no_retry_can_help_is_pushed_back_for_good():
+    assert dict(status_trailers(BeyondHorizon("too late")))[b"grpc-retry-pushback-ms"] == b"-1"

@@ -16,23 +16,26 @@ class Caller(msgspec.Struct, frozen=True):
     """Each is None where there is no such thing.
 
     ``pid``, ``uid`` and ``gid`` are those of whoever connected to a Unix socket, ``subject`` is the common name of the
-    client certificate that the listener has verified.
+    client certificate that the listener has verified, ``address`` is an IP address without its port.
     """
 
     pid: int | None = None
     uid: int | None = None
     gid: int | None = None
     subject: str | None = None
+    address: str | None = None
 
 
 def caller_of(transport: asyncio.BaseTransport) -> Caller:
     """Ask the transport."""
+    name = transport.get_extra_info("peername")
+    address = str(name[0]) if isinstance(name, tuple) else None
     certificate = transport.get_extra_info("peercert")
     if certificate:
         names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
-        return Caller(subject=names[0] if names else None)
+        return Caller(subject=names[0] if names else None, address=address)
     connected = transport.get_extra_info("socket")
     if connected is not None and connected.family == socket.AF_UNIX:
         pid, uid, gid = _UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
         return Caller(pid, uid, gid)
-    return Caller()
+    return Caller(address=address)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from zerolayer.errors import EngineFailed, ZerolayerError
+from zerolayer.errors import DeadlineMissed, EngineFailed, ZerolayerError
 from zerolayer.front.defect import log_defect
-from zerolayer.guard.deadline import SlotTable
+from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.glue import GlueMeter
@@ -48,7 +48,7 @@ class Running(Protocol):
 class Dispatcher:
     """``on_step`` is called on the loop, once per report, in the order of the steps."""
 
-    def __init__(self, slots: SlotTable, steps: Steps, metrics: Metrics, glue: GlueMeter) -> None:
+    def __init__(self, slots: Calendar, steps: Steps, metrics: Metrics, glue: GlueMeter) -> None:
         self._slots = slots
         self._steps = steps
         self._metrics = metrics
@@ -75,7 +75,7 @@ class Dispatcher:
         """The client is gone: no more tokens for it. The slot is free at the next step border."""
         if self._running[slot] is not None:
             self._running[slot] = None
-            self._slots.tighten(slot, 0)
+            self._slots.ending(slot)
             self._steps.cancel(slot)
 
     def on_step(self, report: StepReport) -> None:
@@ -109,12 +109,21 @@ class Dispatcher:
                 running[slot] = None
                 request.fail(report.failure or EngineFailed("the engine dropped this request; send it again"))
 
+    def expire(self, now_ns: int) -> None:
+        """End what is not done at its deadline: never late without a word."""
+        for slot in self._slots.late(now_ns):
+            self._end(slot, DeadlineMissed("the reply was not complete at its deadline and ends here; allow more time"))
+
     def interrupt(self, error: ZerolayerError) -> None:
         """The engine stands still: every running reply ends with ``error``; slots come back when it moves again."""
-        for slot, request in enumerate(self._running):
-            if request is not None:
-                self.cancel(slot)
-                request.fail(error)
+        for slot in range(len(self._running)):
+            self._end(slot, error)
+
+    def _end(self, slot: int, error: ZerolayerError) -> None:
+        request = self._running[slot]
+        if request is not None:
+            self.cancel(slot)
+            request.fail(error)
 
     def fail_all(self, error: ZerolayerError) -> None:
         """The step thread is gone: every running reply ends with ``error`` and every slot comes back."""
@@ -133,5 +142,5 @@ class Dispatcher:
             request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
         self._running[token.slot] = None
         if token.finish is None:  # a stop string: the engine does not know that the text is complete
-            self._slots.tighten(token.slot, 0)
+            self._slots.ending(token.slot)
             self._steps.cancel(token.slot)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from zerolayer.errors import Infeasible, InvalidRequest, MethodNotAllowed, SlotsBusy, Unavailable, ZerolayerError
+from zerolayer.errors import (
+    BeyondHorizon,
+    DeadlineExpired,
+    DeadlineMissed,
+    Infeasible,
+    InvalidRequest,
+    MethodNotAllowed,
+    SlotsBusy,
+    StaleInput,
+    Unavailable,
+    ZerolayerError,
+)
 from zerolayer.front.caller import Caller
 from zerolayer.front.defect import log_defect
 from zerolayer.front.site import Header, Site
@@ -23,6 +34,7 @@ _EVENT_STREAM: Final[tuple[Header, ...]] = (
 # A server that drains comes back as another process; a second is about what that takes.
 _AWAY: Final[tuple[Header, ...]] = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
+_NO_RETRY: Final = (InvalidRequest, Infeasible, BeyondHorizon, DeadlineExpired, DeadlineMissed, StaleInput)
 
 NEVER: Final = 1 << 63
 Action = Callable[["Exchange"], None]
@@ -92,6 +104,12 @@ class Exchange:
         self._left = False
         self._parked = False
         site.glue.enter(first_byte_ns)
+
+    @property
+    def credential(self) -> str:
+        """Whom bookings belong to until keys exist: a certificate's name, a local user, or an address without port."""
+        caller = self._connection.caller
+        return caller.subject or caller.address or f"uid {caller.uid}"
 
     def mark(self, stage: Stage) -> None:
         """Close the span since the last mark."""
@@ -184,7 +202,7 @@ class Exchange:
             extra = _AWAY
         elif isinstance(error, MethodNotAllowed):
             extra = ((b"allow", self.allow),)
-        elif isinstance(error, InvalidRequest | Infeasible):
+        elif isinstance(error, _NO_RETRY):
             extra = _FINAL
         return error.status, (JSON, *extra), error_body(error)
 

@@ -14,17 +14,19 @@ from functools import partial
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.exchange import Exchange
-from zerolayer.front.site import Site
+from zerolayer.front.held import HeldClients
+from zerolayer.front.site import Header, Site
 from zerolayer.front.stream import BodyForm, EventForm, Form, Reply
 from zerolayer.front.transcript import Transcript
-from zerolayer.guard.guard import Guard, Prompt, Reservation
+from zerolayer.guard.freshness import Verdict
+from zerolayer.guard.guard import Arrival, Guard, Held, Prompt, Reservation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.openai_stream import StreamWriter
-from zerolayer.wire.schema import Request
+from zerolayer.wire.schema import Account, Request
 
 Decode = Callable[[bytes, BodyLimits], Request]
 Answer = Callable[[Exchange, Request], tuple[Transcript, Form]]
@@ -43,7 +45,7 @@ class Generator:
         limits: BodyLimits,
         vocabulary: Vocabulary,
         helper: Executor,
-        deadline_ms: int,
+        held: HeldClients,
         answer: Answer | None = None,
     ) -> None:
         self._answer = answer or self._openai
@@ -53,7 +55,7 @@ class Generator:
         self._limits = limits
         self._vocabulary = vocabulary
         self._helper = helper
-        self._deadline_ms = deadline_ms
+        self._held = held
         self._loop = asyncio.get_running_loop()
 
     def chat(self, exchange: Exchange) -> None:
@@ -69,20 +71,56 @@ class Generator:
         try:
             request = decode(exchange.body, self._limits)
             exchange.mark(Stage.PARSE)
-            reservation = self._guard.reserve(request)
-            exchange.mark(Stage.GUARD)
+            arrival = self._guard.arrive(
+                request,
+                dict(reversed(exchange.head.headers)),  # of a header that is repeated the first one counts
+                credential=exchange.credential,
+                body=exchange.body,
+                wall_ms=self._wall_ms(),
+            )
+            exchange.more_headers = _extra(arrival, arrival.verdict)
+            if arrival.verdict.wait_ms:
+                self._wait(exchange, request, arrival)
+            else:
+                self._reserve(exchange, request, arrival)
         except ZerolayerError as error:
             exchange.error(error)
-            return
-        if reservation.long:
-            self._tokenise_aside(exchange, request, reservation)
-        else:
-            self._tokenise(exchange, request, reservation, partial(self._guard.prompt, request))
 
-    def _tokenise_aside(self, exchange: Exchange, request: Request, reservation: Reservation) -> None:
+    def _wall_ms(self) -> int:
+        return int(self._site.wall_s() * 1000)
+
+    def _wait(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
+        """The input's time has not come yet: for at most a second nothing is decided, and nothing held."""
+
+        def come() -> None:
+            exchange.on_gone = None
+            try:
+                self._reserve(exchange, request, arrival)
+            except ZerolayerError as error:
+                exchange.error(error)
+            except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
+                exchange.defect(error)
+
+        exchange.on_gone = self._loop.call_later(arrival.verdict.wait_ms / 1000, come).cancel
+
+    def _reserve(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
+        answer = self._guard.reserve(request, arrival)
+        exchange.mark(Stage.GUARD)
+        if isinstance(answer, Held):
+            self._held.add(exchange, answer, partial(self._granted, request, arrival))
+        else:
+            self._granted(request, arrival, exchange, answer)
+
+    def _granted(self, request: Request, arrival: Arrival, exchange: Exchange, reservation: Reservation) -> None:
+        if reservation.long:
+            self._tokenise_aside(exchange, request, arrival, reservation)
+        else:
+            self._tokenise(exchange, request, arrival, reservation, partial(self._guard.prompt, request))
+
+    def _tokenise_aside(self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation) -> None:
         future = self._helper.submit(self._guard.prompt, request)
         exchange.on_gone = partial(self._give_up, future, reservation)
-        arrived = partial(self._tokenised, exchange, request, reservation)
+        arrived = partial(self._tokenised, exchange, request, arrival, reservation)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))
 
     def _give_up(self, future: Future[Prompt], reservation: Reservation) -> None:
@@ -91,24 +129,34 @@ class Generator:
         self._guard.release(reservation)
 
     def _tokenised(
-        self, exchange: Exchange, request: Request, reservation: Reservation, future: Future[Prompt]
+        self,
+        exchange: Exchange,
+        request: Request,
+        arrival: Arrival,
+        reservation: Reservation,
+        future: Future[Prompt],
     ) -> None:
         if exchange.on_gone is not None:  # else it has left, and its slot with it
             exchange.on_gone = None
             try:
-                self._tokenise(exchange, request, reservation, future.result)
+                self._tokenise(exchange, request, arrival, reservation, future.result)
             except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
                 exchange.defect(error)
 
     def _tokenise(
-        self, exchange: Exchange, request: Request, reservation: Reservation, result: Callable[[], Prompt]
+        self,
+        exchange: Exchange,
+        request: Request,
+        arrival: Arrival,
+        reservation: Reservation,
+        result: Callable[[], Prompt],
     ) -> None:
         """``result`` gives the prompt or raises; whatever fails from here to the engine gives the slot back."""
         started = False
         try:
             prompt = result()
             exchange.mark(Stage.TOKENISE)
-            self._start(exchange, request, reservation, prompt)
+            self._start(exchange, request, arrival, reservation, prompt)
             started = True
         except ZerolayerError as error:
             exchange.error(error)
@@ -116,7 +164,10 @@ class Generator:
             if not started:
                 self._guard.release(reservation)
 
-    def _start(self, exchange: Exchange, request: Request, reservation: Reservation, prompt: Prompt) -> None:
+    def _start(
+        self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation, prompt: Prompt
+    ) -> None:
+        verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
         generation = self._guard.confirm(reservation, request, prompt.ids)
         transcript, form = self._answer(exchange, request)
         reply = Reply(
@@ -125,13 +176,11 @@ class Generator:
             form,
             self._site.metrics,
             prompt_tokens=len(prompt.ids),
-            max_tokens=generation.max_tokens,
-            deadline_ms=self._deadline_ms,
-            truncated_messages=prompt.truncated,
-            dropped_duplicates=prompt.duplicates,
+            applied=_applied(arrival, verdict, prompt, generation.max_tokens),
         )
+        exchange.more_headers = _extra(arrival, verdict)
         if prompt.truncated:
-            exchange.more_headers = ((b"x-zl-truncated", b"%d" % prompt.truncated),)
+            exchange.more_headers += ((b"x-zl-truncated", b"%d" % prompt.truncated),)
         exchange.on_gone = partial(self._abandon, reservation.slot, reply)
         exchange.mark(Stage.GUARD)
         self._dispatcher.start(reservation.slot, generation, reply)
@@ -162,3 +211,29 @@ class Generator:
             return request.prompt
         decoder = Decoder(self._vocabulary)
         return "".join([decoder.push(token_id) for token_id in request.prompt]) + decoder.flush()
+
+
+def _extra(arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:
+    """What every reply says about the time of its request, refusals included."""
+    headers: tuple[Header, ...] = ((b"x-zl-deadline-ms", arrival.limits.header()),)
+    if verdict.age_ms is not None:
+        headers += ((b"x-zl-age-ms", b"%d" % verdict.age_ms),)
+    if verdict.stale:
+        headers += ((b"x-zl-stale", b"true"),)
+    return headers
+
+
+def _applied(arrival: Arrival, verdict: Verdict, prompt: Prompt, max_tokens: int) -> Account:
+    limits = arrival.limits
+    return Account(
+        {},
+        "",
+        max_tokens,
+        limits.end_ms,
+        prompt.truncated,
+        prompt.duplicates,
+        first_token_ms=limits.first_token_ns // 1_000_000,
+        per_token_ms=limits.per_token_ns // 1_000_000,
+        age_ms=verdict.age_ms,
+        stale=verdict.stale,
+    )

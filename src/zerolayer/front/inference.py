@@ -15,8 +15,8 @@ from zerolayer.wire.protobuf_reply import count_tokens_reply, health_reply
 from zerolayer.wire.protobuf_request import RequestDecoder
 from zerolayer.wire.schema import Request
 
-# The schema has room for these; this version does not keep them, and says so rather than ignore them.
-_NOT_KEPT: Final = ("deadline_ms", "max_age_ms", "event_time_ms", "ingest_time_ms", "ticket", "session")
+# The schema has room for it; this version does not keep it, and says so rather than ignore it.
+_NOT_KEPT: Final = ("session",)
 
 
 class Inference:

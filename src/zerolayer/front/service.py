@@ -65,7 +65,11 @@ class Models:
         self._names = guard.names
         self._created = created
         self._tokens = guard.shape.slot_tokens
-        self._served_by = served_by
+        self._served_by = dict(served_by)
+
+    def tell(self, name: str, value: str | int) -> None:
+        """One more thing to say about how the model is served."""
+        self._served_by[name] = value
 
     def listed(self, exchange: Exchange) -> None:
         """All names."""

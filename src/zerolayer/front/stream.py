@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
+
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import JSON, Exchange
 from zerolayer.front.transcript import Transcript
@@ -34,7 +36,7 @@ class Form(Protocol):
 
 
 class Reply:
-    """``max_tokens`` and ``deadline_ms`` are what was applied; the account repeats them."""
+    """``applied`` is the account of what was applied, without stages and program; the last event repeats it."""
 
     def __init__(
         self,
@@ -44,10 +46,7 @@ class Reply:
         metrics: Metrics,
         *,
         prompt_tokens: int,
-        max_tokens: int,
-        deadline_ms: int,
-        truncated_messages: int = 0,
-        dropped_duplicates: int = 0,
+        applied: Account,
     ) -> None:
         self.stages = exchange.stages
         self._exchange = exchange
@@ -56,10 +55,7 @@ class Reply:
         self._metrics = metrics
         self.cached_tokens = 0
         self._prompt_tokens = prompt_tokens
-        self._max_tokens = max_tokens
-        self._deadline_ms = deadline_ms
-        self._truncated_messages = truncated_messages
-        self._dropped_duplicates = dropped_duplicates
+        self._applied = applied
         self._last_token_ns = 0
 
     @property
@@ -77,14 +73,8 @@ class Reply:
             self._form.grow(text)
             return False
         self._exchange.mark(Stage.FRAME)
-        account = Account(
-            self.stages.spent_us(),
-            report.program,
-            self._max_tokens,
-            self._deadline_ms,
-            self._truncated_messages,
-            self._dropped_duplicates,
-        )
+        spent = self.stages.spent_us()
+        account = msgspec.structs.replace(self._applied, stages_us=spent, program=report.program)
         usage = Usage(self._prompt_tokens, transcript.completion_tokens, self.cached_tokens)
         self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)

@@ -7,16 +7,35 @@ the reservation or gives it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from zerolayer.errors import ContextTooLong, Infeasible, InvalidRequest, ModelNotFound, SlotsBusy, Unavailable
-from zerolayer.guard.deadline import Refusal, SlotTable
+from zerolayer.contract import Contract
+from zerolayer.errors import (
+    BeyondHorizon,
+    ContextTooLong,
+    Infeasible,
+    InvalidRequest,
+    ModelNotFound,
+    SlotsBusy,
+    Unavailable,
+)
+from zerolayer.guard.deadline.admission import Admission, Grant, Wish
+from zerolayer.guard.deadline.booking import Booking, Work
+from zerolayer.guard.deadline.limits import Limits, of_contract, read_limits
+from zerolayer.guard.deadline.tickets import Asker, read_asker
+from zerolayer.guard.freshness import Freshness, Stamps, Verdict
 from zerolayer.guard.overflow import newest_turns, without_repeats
+from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation
 from zerolayer.wire.schema import Message, Request, Route
+
+if TYPE_CHECKING:
+    from zerolayer.model.load import LoadedModel
+
+_TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
 LONG_TEXT_BYTES = 4096
@@ -65,11 +84,31 @@ class Shape(msgspec.Struct, frozen=True):
     drop_duplicates: bool = False  # and user messages that repeat the one before them
 
 
+class Arrival(msgspec.Struct, frozen=True):
+    """What the headers of a request say: its limits, the age of its input, and who asks."""
+
+    limits: Limits
+    stamps: Stamps
+    verdict: Verdict
+    asker: Asker
+    key: Hashable  # route and body
+
+
 class Reservation(msgspec.Struct, frozen=True):
     """A claimed slot, held on the upper bound until ``confirm`` or ``release``."""
 
     slot: int
     long: bool  # tokenise off the loop
+    wish: Wish
+    asker: Asker
+    max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A booked client that came a moment early, or whose slot is not quite free; ``Guard.resume`` has its slot."""
+
+    booking: Booking
+    then: Reservation  # without its slot
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -88,19 +127,24 @@ class Guard:
         *,
         names: Names,
         shape: Shape,
-        slots: SlotTable,
+        admission: Admission,
+        cost: CostTable,
+        limits: Limits,
+        freshness: Freshness,
+        chunk_tokens: int,
         encoder: TextEncoder,
         template: MessageEncoder,
-        predict_ns: Callable[[int, int], int],
-        refusal: str,
     ) -> None:
         self.names = names
         self.shape = shape
-        self.slots = slots
+        self.admission = admission
+        self.slots = admission.calendar
+        self.freshness = freshness
+        self._cost = cost
+        self._limits = limits
+        self.chunk_tokens = chunk_tokens
         self._encoder = encoder
         self._template = template
-        self._predict_ns = predict_ns
-        self._refusal = refusal  # what people read when all slots are busy; "{ms}" is the wait
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
 
@@ -117,17 +161,48 @@ class Guard:
         """Why nothing is admitted, or None."""
         return self._closed or self._stalled
 
-    def reserve(self, request: Request) -> Reservation:
+    def arrive(
+        self, request: Request, headers: Mapping[bytes, bytes], *, credential: Hashable, body: bytes, wall_ms: int
+    ) -> Arrival:
+        """Read what the headers say and check the input's age. ``wall_ms`` is the wall clock in Unix milliseconds.
+
+        Raises ``InvalidRequest`` 400, ``DeadlineExpired`` 422, ``StaleInput`` 409.
+        """
+        get = headers.get
+        limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=self._limits)
+        stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
+        # The keyed hash of the process; equal lengths on top of it. Two bodies that collide would share a booking.
+        key = (request.route, len(body), hash(body))
+        return Arrival(
+            limits, stamps, self.freshness.judge(stamps, wall_ms), read_asker(headers, credential, request.ticket), key
+        )
+
+    def reserve(self, request: Request, arrival: Arrival) -> Reservation | Held:
         """Claim a slot on the upper bound of the request's length. Costs the same whatever the text; never tokenises.
 
-        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422, ``SlotsBusy`` 429.
+        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422, ``SlotsBusy`` and ``BeyondHorizon`` 429.
         """
-        text_bytes, upper = self._admissible(request)
-        claimed = self.slots.claim(self._predict_ns(upper, min(self._wanted(request), self.shape.slot_tokens)))
-        if isinstance(claimed, Refusal):
-            wait = claimed.retry_after_ms
-            raise SlotsBusy(self._refusal.replace("{ms}", str(wait)), retry_after_ms=wait)
-        return Reservation(claimed, text_bytes > LONG_TEXT_BYTES)
+        text_bytes, lower, upper = self._admissible(request)
+        tokens = self._wanted(request, arrival.limits, lower)
+        most = self._work(upper, min(tokens, self.shape.slot_tokens))
+        least = most if lower == upper else self._work(lower, min(tokens, self.shape.slot_tokens))
+        wish = Wish(most, least, arrival.limits, request.tier, arrival.key)
+        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens)
+        answer = self.admission.ask(wish, arrival.asker)
+        if isinstance(answer, Booking):
+            return Held(answer, then)
+        return msgspec.structs.replace(then, slot=answer.slot)
+
+    def resume(self, held: Held) -> Reservation | None:
+        """The slot of a held client as soon as there is one. Raises ``Unavailable`` 503."""
+        if self.closed is not None:
+            raise self.closed
+        grant: Grant | None = self.admission.resume(held.booking)
+        return None if grant is None else msgspec.structs.replace(held.then, slot=grant.slot)
+
+    def leave(self, held: Held) -> None:
+        """A held client has gone."""
+        self.admission.void(held.booking)
 
     def check(self, request: Request) -> bool:
         """Whether the text is long, so that it must be tokenised off the loop. For requests that take no slot.
@@ -163,27 +238,34 @@ class Guard:
         if shape.truncate and messages and not self._fits(request, len(ids)):
             # An answer of the default length is only wished for: at most half of the slot is kept free for it.
             most = shape.slot_tokens // 2 if request.max_tokens is None else shape.slot_tokens
-            answer = min(self._wanted(request), most)
+            answer = min(request.max_tokens or shape.default_max_tokens, most)
             cut = newest_turns(messages, self._template.encode, shape.slot_tokens - answer)
             if cut is not None:
                 return Prompt(cut.ids, cut.dropped, duplicates)
         return Prompt(ids, duplicates=duplicates)
 
     def confirm(self, reservation: Reservation, request: Request, ids: Sequence[int]) -> Generation:
-        """Tighten the reservation to the true length, or release it and raise the request's own 4xx."""
+        """Tighten the reservation to the true length, or release it and raise the request's own refusal."""
         try:
-            max_tokens = self._fit(request, len(ids))
+            max_tokens = self._fit(request, reservation.max_tokens, len(ids))
         except InvalidRequest:
-            self.slots.release(reservation.slot)
+            self.release(reservation)
             raise
-        self.slots.tighten(reservation.slot, self._predict_ns(len(ids), max_tokens))
+        work = self._work(len(ids), max_tokens)
+        if not self.slots.confirm(reservation.slot, work):
+            self.release(reservation)
+            raise self._longer(msgspec.structs.replace(reservation.wish, most=work, least=work), reservation.asker)
         return Generation(ids, request.sampling, max_tokens, request.ignore_eos)
+
+    def _longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:
+        """The refusal of what does not fit now that its length is known: booked like any other."""
+        return self.admission.refuse_longer(wish, asker)
 
     def release(self, reservation: Reservation) -> None:
         """Give a reservation back that the engine never saw."""
         self.slots.release(reservation.slot)
 
-    def _admissible(self, request: Request) -> tuple[int, int]:
+    def _admissible(self, request: Request) -> tuple[int, int, int]:
         """``_bounds``, if the request may be looked at at all."""
         if self.closed is not None:
             raise self.closed
@@ -193,8 +275,14 @@ class Guard:
             )
         return self._bounds(request)
 
-    def _bounds(self, request: Request) -> tuple[int, int]:
-        """Bytes of text, and the upper bound of prompt tokens: no token stands for less than a byte."""
+    def _work(self, prompt_tokens: int, max_tokens: int) -> Work:
+        prices, chunk = self._cost.prices(), self.chunk_tokens
+        full, rest = divmod(prompt_tokens, chunk)
+        full_ns = prices.chunk(chunk)
+        return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
+
+    def _bounds(self, request: Request) -> tuple[int, int, int]:
+        """Bytes of text, and bounds of the prompt's tokens: no token stands for less than a byte."""
         shape = self.shape
         if request.route is Route.CHAT:
             text_bytes = sum(_utf8_bytes(message.content) for message in request.messages)
@@ -202,22 +290,23 @@ class Guard:
         elif isinstance(request.prompt, str):
             text_bytes = upper = _utf8_bytes(request.prompt)
         else:
-            text_bytes, upper = 0, len(request.prompt)
+            upper = len(request.prompt)
             if upper > shape.slot_tokens:
-                raise _too_long(request, upper, self._wanted(request), shape.slot_tokens)
+                raise _too_long(request, upper, request.max_tokens or 1, shape.slot_tokens)
+            return 0, max(1, upper), max(1, upper)
         lower = text_bytes // shape.longest_piece_bytes
-        if lower > shape.slot_tokens and not (shape.truncate and request.route is Route.CHAT):
+        truncates = shape.truncate and request.route is Route.CHAT
+        if lower > shape.slot_tokens and not truncates:
             raise Infeasible(
                 f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
                 param=_prompt_param(request),
             )
-        return text_bytes, min(upper + 1, shape.slot_tokens)
+        return text_bytes, max(1, min(lower, shape.slot_tokens)), min(upper + 1, shape.slot_tokens)
 
-    def _fit(self, request: Request, prompt_tokens: int) -> int:
+    def _fit(self, request: Request, wanted: int, prompt_tokens: int) -> int:
         """The ``max_tokens`` that is applied: a default that does not fit is cut, a chosen one is refused."""
         if prompt_tokens == 0:
             raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
-        wanted = self._wanted(request)
         if not self._fits(request, prompt_tokens):
             raise _too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
         return min(wanted, self.shape.slot_tokens - prompt_tokens)
@@ -228,8 +317,16 @@ class Guard:
     def _messages(self, request: Request) -> Sequence[Message]:
         return without_repeats(request.messages) if self.shape.drop_duplicates else request.messages
 
-    def _wanted(self, request: Request) -> int:
-        return self.shape.default_max_tokens if request.max_tokens is None else request.max_tokens
+    def _wanted(self, request: Request, limits: Limits, prompt_tokens: int) -> int:
+        """The tokens that were asked for; else the default, cut to what the deadline allows."""
+        if request.max_tokens is not None:
+            return request.max_tokens
+        default, prices = self.shape.default_max_tokens, self._cost.prices()
+        work = self._work(prompt_tokens, default)
+        allowed = int(limits.end_ns * _TOLD)
+        if work.need_ns(prices) <= allowed:
+            return default
+        return max(1, min(default, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
 
 
 def _too_long(request: Request, prompt_tokens: int, max_tokens: int, slot_tokens: int) -> ContextTooLong:
@@ -254,3 +351,29 @@ def template_tokens(template: MessageEncoder) -> int:
         return len(template.encode((Message("user", ""),)))
     except InvalidRequest:
         return 0
+
+
+def build_guard(contract: Contract, loaded: LoadedModel, admission: Admission, cost: CostTable) -> Guard:
+    """The guard of a loaded model, as the contract has it."""
+    info, vocabulary, deadline = loaded.engine.describe(), loaded.vocabulary, contract.deadline
+    return Guard(
+        names=Names(loaded.name, frozenset(contract.model.aliases)),
+        shape=Shape(
+            slot_tokens=info.slot_tokens,
+            default_max_tokens=contract.limits.default_max_tokens,
+            vocabulary=vocabulary.size,
+            longest_piece_bytes=vocabulary.longest_piece_bytes,
+            template_tokens=template_tokens(loaded.template),
+            bos_id=vocabulary.bos_id,
+            add_bos=vocabulary.add_bos,
+            truncate=contract.context.overflow == "truncate",
+            drop_duplicates=contract.context.drop_duplicate_turns,
+        ),
+        admission=admission,
+        cost=cost,
+        limits=of_contract(deadline.first_token_ms, deadline.per_token_ms, deadline.default_ms),
+        freshness=Freshness(contract.freshness.max_age_ms, contract.freshness.on_stale),
+        chunk_tokens=info.chunk_tokens,
+        encoder=loaded.encoder,
+        template=loaded.template,
+    )

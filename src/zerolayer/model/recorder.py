@@ -89,9 +89,7 @@ class Recorder:
         if self._on_collection in gc.callbacks:
             gc.callbacks.remove(self._on_collection)
 
-    def step(
-        self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_tokens: int, program: str
-    ) -> None:
+    def step(self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_tokens: int, program: str) -> None:
         """Record one step; on the thread that ran it, before it becomes part of the bound."""
         bound_ns = self._bound_ns(decode_rows, prefill_tokens)
         faults, collected = _page_faults(), self._collection_ns

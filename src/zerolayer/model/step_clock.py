@@ -36,6 +36,7 @@ class StepReport(msgspec.Struct, frozen=True):
     program: str
     decode: Sequence[int] = ()
     prefill_slot: int = -1
+    prefill_tokens: int = 0  # of whatever chunk made the step longer, a heartbeat's included
     tokens: Sequence[SampledToken] = ()
     released: Sequence[int] = ()
     shared: Sequence[tuple[int, int]] = ()
@@ -225,7 +226,17 @@ class StepClock:
         released += self._take_cancelled()
         self._account(plan, program, started, ended)
         shared, self._shared = self._shared, []
-        report = StepReport(started, ended, program, plan.decode, plan.prefill_slot, tokens, released, shared)
+        report = StepReport(
+            started,
+            ended,
+            program,
+            plan.decode,
+            plan.prefill_slot,
+            plan.prefill_tokens,
+            tokens,
+            released,
+            shared,
+        )
         if self._heartbeat is not None and self._heartbeat.beating:
             report = self._without_beat(report, self._heartbeat)
         if report.decode or report.prefill_slot >= 0 or report.released or report.shared:
@@ -236,7 +247,7 @@ class StepClock:
         if self._recorder is not None:
             self._recorder.step(started, ended, decode_rows=rows, prefill_tokens=tokens, program=program)
         if self._cost is not None:
-            self._cost.observe(decode_rows=rows, prefill=plan.prefill_slot >= 0, elapsed_ns=ended - started)
+            self._cost.observe(decode_rows=rows, prefill_tokens=tokens, elapsed_ns=ended - started)
 
     def _without_beat(self, report: StepReport, heartbeat: Heartbeat) -> StepReport:
         """What the service slot did is the heartbeat's; what is left is for requests."""
@@ -252,6 +263,7 @@ class StepClock:
             report.program,
             [slot for slot in report.decode if slot != mine],
             -1 if report.prefill_slot == mine else report.prefill_slot,
+            report.prefill_tokens,
             [token for token in report.tokens if token.slot != mine],
             [slot for slot in report.released if slot != mine],
             report.shared,

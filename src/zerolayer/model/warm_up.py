@@ -26,6 +26,7 @@ def measure(engine: Engine, cost: CostTable, clock_ns: Callable[[], int]) -> Non
     for plan in (StepPlan(others, 0, chunk), StepPlan(rows), StepPlan(rows)):
         started = clock_ns()
         engine.step(plan)
-        cost.observe(decode_rows=len(plan.decode), prefill=plan.prefill_slot >= 0, elapsed_ns=clock_ns() - started)
+        tokens = info.chunk_tokens if plan.prefill_slot >= 0 else 0  # a shorter chunk stands for a full one
+        cost.observe(decode_rows=len(plan.decode), prefill_tokens=tokens, elapsed_ns=clock_ns() - started)
     for slot in rows:
         engine.close(slot)

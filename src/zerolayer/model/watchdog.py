@@ -32,9 +32,7 @@ class Watchdog:
     ``bound_ns`` gives the bound of the largest step and is asked only for a step older than ``at_least_ns``.
     """
 
-    def __init__(
-        self, bound_ns: Callable[[], int], *, at_least_ns: int = _AT_LEAST_NS, lost_ns: int = LOST_NS
-    ) -> None:
+    def __init__(self, bound_ns: Callable[[], int], *, at_least_ns: int = _AT_LEAST_NS, lost_ns: int = LOST_NS) -> None:
         self._bound_ns = bound_ns
         self._at_least_ns = at_least_ns
         self._lost_ns = lost_ns

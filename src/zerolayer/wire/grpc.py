@@ -8,7 +8,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from zerolayer.errors import BodyTooLarge, InvalidRequest, SlotsBusy, Unavailable, UnknownMethod, ZerolayerError
+from zerolayer.errors import (
+    BeyondHorizon,
+    BodyTooLarge,
+    InvalidRequest,
+    SlotsBusy,
+    Unavailable,
+    UnknownMethod,
+    ZerolayerError,
+)
 
 Header = tuple[bytes, bytes]
 
@@ -99,6 +107,8 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     )
     if isinstance(error, SlotsBusy):
         return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
+    if isinstance(error, BeyondHorizon):
+        return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
     if isinstance(error, Unavailable):  # a server that drains comes back as another process in about that time
         return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % _AWAY_MS))
     return trailers

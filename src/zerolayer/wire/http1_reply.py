@@ -58,9 +58,11 @@ def server_timing(stages_us: Mapping[str, int]) -> bytes:
 
 
 def retry_headers(error: SlotsBusy) -> tuple[tuple[bytes, bytes], ...]:
-    """When to come back: whole milliseconds for the SDKs, whole seconds, rounded up, for proxies."""
+    """When to come back: whole milliseconds for the SDKs, whole seconds, rounded up, for proxies; and the ticket."""
     ms = error.retry_after_ms
+    ticket = () if error.ticket is None else ((b"x-zl-ticket", error.ticket.encode("ascii")),)
     return (
+        *ticket,
         (b"retry-after-ms", b"%d" % ms),
         (b"retry-after", b"%d" % -(-ms // 1000)),
         (b"x-should-retry", b"true"),

@@ -15,7 +15,7 @@ from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.json_body import decode_strict
 from zerolayer.wire.openai_fields import ChatBody, ChatMessage, CommonBody, CompletionBody
 from zerolayer.wire.openai_plain import decode_plain
-from zerolayer.wire.schema import Message, Request, Route, Sampling
+from zerolayer.wire.schema import Message, Request, Route, Sampling, Tier
 
 _INT32_MAX = 2**31 - 1
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -27,6 +27,7 @@ _TOOL_ROLES = frozenset({"tool", "function"})
 _NULL = msgspec.Raw(b"null")
 _NONE = msgspec.Raw(b'"none"')
 
+_TIERS = {"auto": Tier.DEFAULT, "default": Tier.DEFAULT, "flex": Tier.FLEX, "priority": Tier.PRIORITY}
 _CHAT = msgspec.json.Decoder(ChatBody)
 _COMPLETION = msgspec.json.Decoder(CompletionBody)
 
@@ -48,6 +49,8 @@ def decode_chat(body: bytes, limits: BodyLimits) -> Request:
         stream=fields.stream is True,
         include_usage=_include_usage(fields),
         ignore_eos=fields.ignore_eos is True,
+        deadline_ms=None if fields.deadline_ms is None else int(fields.deadline_ms),
+        tier=_tier(fields),
     )
 
 
@@ -69,6 +72,8 @@ def decode_completion(body: bytes, limits: BodyLimits) -> Request:
         include_usage=_include_usage(fields),
         ignore_eos=fields.ignore_eos is True,
         echo=fields.echo is True,
+        deadline_ms=None if fields.deadline_ms is None else int(fields.deadline_ms),
+        tier=_tier(fields),
     )
 
 
@@ -263,6 +268,13 @@ def _stop(fields: CommonBody, limits: BodyLimits) -> tuple[str, ...]:
         if not 1 <= len(text) <= limits.stop_chars:
             raise InvalidRequest(f"Each string of 'stop' must have 1 to {limits.stop_chars} characters.", param="stop")
     return stops
+
+
+def _tier(fields: CommonBody) -> Tier:
+    tier = _TIERS.get(fields.service_tier or "auto")
+    if tier is None:
+        raise InvalidRequest("'service_tier' must be auto, default, flex or priority.", param="service_tier")
+    return tier
 
 
 def _include_usage(fields: CommonBody) -> bool:

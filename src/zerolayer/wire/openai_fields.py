@@ -60,6 +60,8 @@ class CommonBody(Struct, kw_only=True):
     stream_options: StreamOptions | None = None
     ignore_eos: bool | None = None
     logit_bias: dict[str, Raw] | None = None
+    deadline_ms: float | None = None
+    service_tier: str | None = None
 
 
 class ChatBody(CommonBody, kw_only=True):

@@ -6,7 +6,7 @@ Every decoder of this folder produces a ``Request``; nothing behind the wire kno
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 import msgspec
 
@@ -23,6 +23,14 @@ class FinishReason(StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
+
+
+class Tier(IntEnum):
+    """How much a request matters beside others (OpenAI's ``service_tier``); a key may cap it."""
+
+    FLEX = 0
+    DEFAULT = 1
+    PRIORITY = 2
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -75,6 +83,7 @@ class Request(msgspec.Struct, frozen=True):
     ingest_time_ms: int | None = None
     ticket: str = ""
     session: str = ""
+    tier: Tier = Tier.DEFAULT
 
 
 class Alternative(msgspec.Struct, frozen=True):
@@ -109,3 +118,7 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
     deadline_ms: int
     truncated_messages: int = 0  # oldest ones that were left out because the conversation was too long
     dropped_duplicates: int = 0  # user messages that repeated the one before
+    first_token_ms: int = 0  # the other two limits
+    per_token_ms: int = 0
+    age_ms: int | None = None  # of the input, where its age was told
+    stale: bool = False  # it is older than allowed, and the contract says to answer nonetheless

@@ -1,0 +1,73 @@
+"""Clients that have come for what they were promised and are a moment early, or their slot a moment late.
+
+No queue: everybody here holds a booking, whose bound says for how long they can be here at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from zerolayer.errors import DeadlineMissed, ZerolayerError
+from zerolayer.front.exchange import Exchange
+from zerolayer.guard.guard import Guard, Held, Reservation
+
+_MOMENT_S = 0.001
+
+Start = Callable[[Exchange, Reservation], None]
+
+
+class HeldClients:
+    """All methods run on the loop. ``clock_ns`` is the clock of the bookings."""
+
+    def __init__(self, guard: Guard, clock_ns: Callable[[], int], loop: asyncio.AbstractEventLoop) -> None:
+        self._guard = guard
+        self._clock_ns = clock_ns
+        self._loop = loop
+        self._waiting: dict[Exchange, tuple[Held, Start]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, exchange: Exchange, held: Held, start: Start) -> None:
+        """Hold a client until its start has come and a slot is free, then call ``start``."""
+        self._waiting[exchange] = (held, start)
+        exchange.on_gone = partial(self._leave, exchange)
+        early_ns = held.booking.start_ns - self._clock_ns()
+        if early_ns > 0:
+            self._loop.call_later(early_ns / 1e9, self.wake)
+        # By then whoever was booked before it in its slot has come or lost its booking.
+        self._loop.call_later((early_ns + self._guard.slots.grace_ns) / 1e9 + _MOMENT_S, self.wake)
+
+    def wake(self) -> None:
+        """Start whoever can be started. Called when slots came back, when starts have come, and now and then."""
+        for exchange, (held, start) in list(self._waiting.items()):
+            if exchange not in self._waiting:
+                continue  # it left while another one was started
+            try:
+                reservation = self._guard.resume(held)
+                if reservation is None and self._clock_ns() < held.booking.terms.due_ns:
+                    continue
+            except ZerolayerError as error:
+                self._end(exchange, error)
+                continue
+            if reservation is None:
+                self._end(exchange, DeadlineMissed("no slot came free in time, though it was promised; try again"))
+                continue
+            del self._waiting[exchange]
+            exchange.on_gone = None
+            try:
+                start(exchange, reservation)
+            except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
+                exchange.defect(error)
+
+    def _end(self, exchange: Exchange, error: ZerolayerError) -> None:
+        held, _ = self._waiting.pop(exchange)
+        self._guard.leave(held)
+        exchange.on_gone = None
+        exchange.error(error)
+
+    def _leave(self, exchange: Exchange) -> None:
+        held, _ = self._waiting.pop(exchange)
+        self._guard.leave(held)

@@ -1,0 +1,43 @@
+"""What follows from a step, and from the absence of one: progress, prices, deadlines, held clients."""
+
+from __future__ import annotations
+
+from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.held import HeldClients
+from zerolayer.guard.guard import Guard
+from zerolayer.model.step_clock import StepReport
+
+
+class Pace:
+    """All methods run on the loop."""
+
+    def __init__(self, guard: Guard, dispatcher: Dispatcher, held: HeldClients) -> None:
+        self._guard = guard
+        self._admission = guard.admission
+        self._dispatcher = dispatcher
+        self.held = held
+
+    def on_step(self, report: StepReport) -> None:
+        """Once per report, in the order of the steps."""
+        if report.failure is None and report.ended_ns > report.started_ns:
+            self._admission.on_step(
+                report.started_ns,
+                report.ended_ns,
+                decode_rows=len(report.decode),
+                prefill_slot=report.prefill_slot,
+                prefill_tokens=report.prefill_tokens,
+            )
+        for slot, tokens in report.shared:
+            self._guard.slots.skip(slot, tokens, self._guard.chunk_tokens)
+        self._dispatcher.on_step(report)
+        if not self._guard.slots.confirmed:
+            self._admission.rest()
+        self._dispatcher.expire(report.ended_ns)
+        if self.held:
+            self.held.wake()
+
+    def sweep(self, now_ns: int) -> None:
+        """Several times a second: what has passed its time without a step."""
+        self._admission.sweep(now_ns)
+        self._dispatcher.expire(now_ns)
+        self.held.wake()

@@ -1,0 +1,211 @@
+"""One decision for one request: it starts now, it redeems its booking, or it is refused with what comes next.
+
+Check and reservation are one step. No waiting list: whoever is not started is answered, with one exception, a booked
+client that comes a moment early or finds its slot not quite free; it holds a promise and is held for moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from zerolayer.contract import Contract
+from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
+from zerolayer.guard.deadline.attendance import Attendance
+from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
+from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.deadline.limits import Limits
+from zerolayer.guard.deadline.tickets import EARLY_NS, Asker, Tickets
+from zerolayer.model.cost import CostTable
+from zerolayer.wire.schema import Tier
+
+_NS_PER_MS: Final = 1_000_000
+_BOOKED_SHARE: Final = 0.5  # of all slot time up to the horizon: bookings must not starve whoever just comes
+_BOOKED_A_SLOT: Final = 3
+_A_SENDER: Final = 0.75  # of all bookings at most, while others hold some too
+_FLEX_SHARE: Final = 0.5  # of all bookings at most, and it leaves an eighth of the slots to others
+_FLEX_LEAVES: Final = 8
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What is asked: ``least`` is what the work may be when the text is tokenised, ``most`` what it may be at most."""
+
+    most: Work
+    least: Work
+    limits: Limits
+    tier: Tier
+    key: Hashable  # route and body
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A slot from now on. ``due_ns`` is the request's deadline."""
+
+    slot: int
+    due_ns: int
+
+
+class Admission:
+    """All methods run on the loop; ``message`` is what people read when all slots are busy."""
+
+    def __init__(self, calendar: Calendar, cost: CostTable, clock_ns: Callable[[], int], message: str) -> None:
+        self.calendar = calendar
+        self.attendance = Attendance()
+        self.tickets = Tickets(calendar.grace_ns)
+        self._cost = cost
+        self._clock_ns = clock_ns
+        self._message = message
+        self._last_border = 0
+        self._most = _BOOKED_A_SLOT * calendar.slots
+
+    def ask(self, wish: Wish, asker: Asker) -> Grant | Booking:
+        """A grant, or the redeemed booking of a client that is to be held until ``resume`` gives the grant.
+
+        Raises ``SlotsBusy``, ``BeyondHorizon`` (429) and ``Infeasible`` (422).
+        """
+        now = self._clock_ns()
+        self.sweep(now)
+        urgent = wish.tier is Tier.PRIORITY
+        booking = self.tickets.match(asker, wish.key, now)
+        terms = _terms(wish.limits, now, urgent=urgent)
+        if booking is not None:
+            if booking.start_ns - EARLY_NS <= now:
+                return self._redeem(booking, terms, now)
+        elif (why := self._never(wish)) is not None:
+            raise why
+        slot = -1
+        if wish.tier is not Tier.FLEX or self.calendar.free > self.calendar.slots // _FLEX_LEAVES:
+            slot = self.calendar.claim(wish.most, terms)
+            if slot < 0 and wish.least.chunks < wish.most.chunks:
+                slot = self.calendar.claim(wish.least, terms)
+        if slot >= 0:
+            if booking is not None:
+                self.void(booking)
+            return Grant(slot, terms.due_ns)
+        if booking is None:
+            booking = self._book(wish, asker, terms, now)
+        raise self._busy(booking, now)
+
+    def resume(self, booking: Booking) -> Grant | None:
+        """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
+        now = self._clock_ns()
+        if now < booking.start_ns:
+            return None
+        self.sweep(now)
+        slot = self.calendar.redeem(booking)
+        if slot < 0:
+            return None
+        self.tickets.remove(booking)
+        self.attendance.came(booking.credential)
+        return Grant(slot, booking.terms.due_ns)
+
+    def refuse_longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:
+        """The refusal of a request whose true length does not fit after all; its slot is released already."""
+        now = self._clock_ns()
+        try:
+            return self._busy(self._book(wish, asker, _terms(wish.limits, now, urgent=False), now), now)
+        except BeyondHorizon as refusal:
+            return refusal
+
+    def void(self, booking: Booking) -> None:
+        """Its client has gone, or was served without it."""
+        self.calendar.void(booking)
+        self.tickets.remove(booking)
+
+    def sweep(self, now_ns: int) -> None:
+        """Void what nobody came for."""
+        for booking in self.calendar.overdue(now_ns):
+            self.attendance.stayed_away(booking.credential)
+            self.void(booking)
+
+    def on_step(
+        self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_slot: int, prefill_tokens: int
+    ) -> None:
+        """A step is done. What lies between two steps of a busy engine is part of what a step costs."""
+        elapsed = ended_ns - (self._last_border or started_ns)
+        self._cost.observe(decode_rows=decode_rows, prefill_tokens=prefill_tokens, elapsed_ns=elapsed)
+        self.calendar.on_step(prefill_slot, ended_ns)
+        self._last_border = ended_ns
+
+    def rest(self) -> None:
+        """The engine has no work left: the next step does not follow on the last one."""
+        self._last_border = 0
+
+    def _redeem(self, booking: Booking, terms: Terms, now: int) -> Grant | Booking:
+        booking.terms = terms
+        booking.held = True
+        if now >= booking.start_ns and (grant := self.resume(booking)) is not None:
+            return grant
+        return booking
+
+    def _book(self, wish: Wish, asker: Asker, terms: Terms, now: int) -> Booking:
+        calendar, credential = self.calendar, asker.credential
+        share = _FLEX_SHARE if wish.tier is Tier.FLEX else 1.0
+        held = (
+            not asker.last
+            and calendar.booked < share * self._most
+            and calendar.booked_ns < _BOOKED_SHARE * calendar.slots * calendar.horizon_ns
+            and (
+                self.tickets.of(credential) < max(1.0, share * _A_SENDER * self._most)
+                or self.tickets.of(credential) == len(self.tickets)
+            )
+            and self.attendance.trusts(credential)
+        )
+        spaced = partial(self.tickets.spaced, asker, now)
+        booking = calendar.book(wish.most, terms, spaced=spaced) if held else None
+        if booking is None:  # a time, and no promise
+            held = False
+            booking = calendar.book(wish.least, terms, spaced=spaced, hold=False)
+        if booking is None:
+            raise BeyondHorizon(
+                "all slots are busy, and none can start this request in time; give it more time, or send it later"
+            )
+        if held:
+            self.tickets.add(booking, asker, wish.key)
+        else:
+            self.attendance.was_told(credential)
+        return booking
+
+    def _busy(self, booking: Booking, now: int) -> SlotsBusy:
+        wait_ms = max(1, -(-(booking.start_ns - now) // _NS_PER_MS))
+        message = self._message.replace("{ms}", str(wait_ms))
+        return SlotsBusy(message, retry_after_ms=wait_ms, ticket=booking.ticket or None)
+
+    def _never(self, wish: Wish) -> Infeasible | None:
+        """The refusal of what could not be in time on an engine that does nothing else, at typical speed."""
+        prices, work, limits = self._cost.prices(), wish.least, wish.limits
+        rate = prices.rate
+        first = (work.chunks * prices.step_ns + work.chunk_ns) / rate
+        end = first + max(0, work.tokens - 1) * prices.step_ns / rate
+        for needed, limit, what in (
+            (first, limits.first_token_ns, "the first token takes at least"),
+            (end, limits.end_ns, "the answer takes at least"),
+            (prices.step_ns / rate, limits.per_token_ns, "each token takes at least"),
+        ):
+            if needed > limit:
+                return Infeasible(
+                    f"{what} {needed / _NS_PER_MS:.0f} ms on an idle server, and the request allows "
+                    f"{limit / _NS_PER_MS:.0f} ms; give it more time, shorten the prompt or lower max_tokens"
+                )
+        return None
+
+
+def _terms(limits: Limits, now: int, *, urgent: bool) -> Terms:
+    patience = NEVER if limits.patience_ns is None else now + limits.patience_ns
+    return Terms(now, limits.first_token_ns, limits.per_token_ns, limits.end_ns, patience, urgent)
+
+
+def build_admission(contract: Contract, slots: int, cost: CostTable, clock_ns: Callable[[], int]) -> Admission:
+    """Admission as the contract has it."""
+    deadline = contract.deadline
+    calendar = Calendar(
+        slots,
+        clock_ns,
+        cost.prices,
+        grace_ns=deadline.grace_ms * _NS_PER_MS,
+        horizon_ns=deadline.horizon_ms * _NS_PER_MS,
+        reserved=deadline.priority_slots,
+    )
+    return Admission(calendar, cost, clock_ns, contract.refusal.message)

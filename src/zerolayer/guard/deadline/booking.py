@@ -1,0 +1,93 @@
+"""What the calendar holds: a request's work, its terms, and a promised start. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+import msgspec
+
+from zerolayer.model.cost import Prices
+
+NEVER: Final = 1 << 62  # nanoseconds
+JOIN_STEPS: Final = 3  # one in flight, one whose report is still on its way to the loop, and a heartbeat's chunk
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What a request needs of the engine: steps that carry its prompt, what those add, and tokens at most."""
+
+    chunks: int
+    chunk_ns: int
+    full_ns: int  # what each chunk but the last one adds
+    tokens: int
+
+    @property
+    def steps(self) -> int:
+        """Steps from its first chunk to its last token."""
+        return self.chunks + max(0, self.tokens - 1)
+
+    def weight_ns(self, prices: Prices) -> int:
+        """How much later its prompt makes somebody who waits for it."""
+        return self.chunk_ns + self.chunks * prices.step_ns
+
+    def first_ns(self, prices: Prices) -> int:
+        """Bound of its first token on an engine that does nothing else."""
+        return prices.reserve_ns + (JOIN_STEPS + self.chunks) * prices.step_ns + self.chunk_ns
+
+    def need_ns(self, prices: Prices) -> int:
+        """Bound of its end on an engine that does nothing else."""
+        return prices.reserve_ns + (JOIN_STEPS + self.steps) * prices.step_ns + self.chunk_ns
+
+    def typical_ns(self, prices: Prices, others: int) -> int:
+        """How long it usually takes while each of ``others`` slots begins one request like it."""
+        return int((self.steps * prices.step_ns + (1 + others) * self.chunk_ns) / prices.rate)
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What must hold for a request, counted from ``from_ns``, its arrival; ``patience_ns`` is a point in time."""
+
+    from_ns: int
+    first_token_ns: int
+    per_token_ns: int
+    end_ns: int
+    patience_ns: int = NEVER
+    urgent: bool = False  # may use the reserved slots
+
+    @property
+    def due_ns(self) -> int:
+        """The deadline."""
+        return min(self.from_ns + self.end_ns, self.patience_ns)
+
+
+class Booking(msgspec.Struct, eq=False):
+    """A start that is promised. Whoever made it comes within ``start_ns`` and ``start_ns`` plus the grace."""
+
+    start_ns: int
+    slot: int
+    work: Work
+    terms: Terms
+    typical_ns: int  # from start to end, as it usually goes
+    need_ns: int  # the bound of that, with everything that others may add
+    spare_ns: int  # what others may still add
+    single_ns: int  # of need_ns: the first chunks of other slots, which it need not fear again if it follows at once
+    hold_ns: int  # how long its client may be held
+    weight_ns: int  # what it adds to others
+    charged: list[int]  # of what others may add: what is set aside for the bookings of each slot
+    strict: bool = False  # its stream allows no foreign chunk
+    credential: Hashable = None
+    key: Hashable = None
+    ticket: str = ""
+    held: bool = False  # its client is here
+
+    @property
+    def latest_ns(self) -> int:
+        """When its slot must be free."""
+        return self.start_ns + self.hold_ns
+
+    def last_ns(self, grace_ns: int, free_ns: int = 0) -> int:
+        """The bound of its end, when its client is as late as it may be and its slot is free at ``free_ns``."""
+        return max(self.start_ns + grace_ns, free_ns or self.latest_ns) + self.need_ns
+
+    def next_ns(self, grace_ns: int, free_ns: int) -> int:
+        """The same for one that follows upon another booking of its slot."""
+        return max(self.start_ns + grace_ns + self.need_ns, free_ns + self.need_ns - self.single_ns)

@@ -1,0 +1,216 @@
+"""A service in fake time: clients that come, come back late or never, and leave; an engine that obeys its prices.
+
+The engine is as bad as its prices allow: ``n`` steps with chunks last up to their price, and once more the reserve.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import deque
+from dataclasses import dataclass, field
+
+import msgspec
+
+from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
+from zerolayer.guard.deadline.admission import Admission, Grant, Wish
+from zerolayer.guard.deadline.booking import Booking, Work
+from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.deadline.limits import Limits
+from zerolayer.guard.deadline.tickets import EARLY_NS, Asker
+from zerolayer.model.cost import Prices
+from zerolayer.wire.schema import Tier
+
+MS = 1_000_000
+LIMITS = Limits(5_000 * MS, 250 * MS, 60_000 * MS)
+
+
+class Costs:
+    """A cost table that never learns, but knows how much of the reserve is spent."""
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+        self.backlog = 0
+
+    def prices(self) -> Prices:
+        return msgspec.structs.replace(self._prices, reserve_ns=self._prices.reserve_ns - self.backlog)
+
+    def observe(self, **_given: object) -> None:
+        pass
+
+
+def work(chunks: int, tokens: int, prices: Prices) -> Work:
+    full = prices.chunk_ns[-1]
+    return Work(chunks, chunks * full, full, tokens)
+
+
+@dataclass
+class Client:
+    """One request. ``late_ns`` is how long after its booked start it comes back; None: never."""
+
+    name: int
+    work: Work
+    limits: Limits = LIMITS
+    late_ns: int | None = 0
+    stops_after: int | None = None  # tokens, where the text ends early
+    tier: Tier = Tier.DEFAULT
+    tries: int = 3
+    # what became of it
+    outcome: str = ""
+    booked: int = 0
+    due_ns: int = 0
+    admitted_ns: int = 0
+    ended_ns: int = 0
+    waited_ns: int = 0
+    refusals: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Running:
+    client: Client
+    chunks: int
+    tokens: int
+
+
+class Simulation:
+    """``report_ns`` is how long a report takes to the loop."""
+
+    def __init__(self, slots: int, prices: Prices, seed: int, *, lazy: float = 1.0, reserved: int = 0) -> None:
+        self.now = 1_000 * MS
+        self.prices = prices
+        self.costs = Costs(prices)
+        self.calendar = Calendar(slots, lambda: self.now, self.costs.prices, reserved=reserved)
+        self.admission = Admission(self.calendar, self.costs, lambda: self.now, "in {ms} ms")
+        self.random = random.Random(seed)
+        self.lazy = lazy  # share of the price that a step takes at least
+        self.done: list[Client] = []
+        self.broken: list[str] = []
+        self.steps_busy_ns = 0
+        self._order = itertools.count()
+        self._agenda: list[tuple[int, int, object, tuple]] = []
+        self._slots: dict[int, Running] = {}
+        self._prefilling: deque[int] = deque()
+        self._held: list[tuple[Booking, Client, int]] = []
+        self._stepping = False
+
+    def at(self, when: int, action, *given) -> None:
+        heapq.heappush(self._agenda, (when, next(self._order), action, given))
+
+    def arrive(self, client: Client, when: int) -> None:
+        self.at(when, self._ask, client, None)
+
+    def run(self, check=lambda: None) -> None:
+        while self._agenda:
+            when, _, action, given = heapq.heappop(self._agenda)
+            self.now = max(self.now, when)
+            action(*given)
+            check()
+        self.admission.sweep(self.now + 10**12)
+
+    def _ask(self, client: Client, booked: Booking | None) -> None:
+        asker = Asker(
+            client.name % 7, retry=booked is not None, ticket=booked.ticket if booked else None, last=client.tries == 1
+        )
+        wish = Wish(client.work, client.work, client.limits, client.tier, client.name)
+        client.tries -= 1
+        try:
+            answer = self.admission.ask(wish, asker)
+        except SlotsBusy as refusal:
+            client.refusals.append("busy")
+            if (
+                booked is not None
+                and booked.start_ns - EARLY_NS <= self.now <= booked.start_ns + self.calendar.grace_ns
+            ):
+                self.broken.append(f"{client.name}: a promise was not kept")
+            self._come_back(client, refusal)
+            return
+        except (BeyondHorizon, Infeasible) as refusal:
+            client.refusals.append(type(refusal).__name__)
+            client.outcome = "refused"
+            self.done.append(client)
+            if booked is not None:
+                self.broken.append(f"{client.name}: a promise ended in {refusal.code}")
+            return
+        if isinstance(answer, Grant):
+            self._start(client, answer, self.now)
+        else:
+            self._held.append((answer, client, self.now))
+            self.at(max(self.now, answer.start_ns), self._wake)
+            self.at(max(self.now, answer.start_ns + self.calendar.grace_ns + MS), self._wake)
+
+    def _come_back(self, client: Client, refusal: SlotsBusy) -> None:
+        booking = next((b for b in self.calendar._booked if b.ticket == refusal.ticket), None)
+        if client.late_ns is None or client.tries == 0:
+            client.outcome = "away"
+            self.done.append(client)
+            return
+        client.booked += booking is not None
+        when = self.now + refusal.retry_after_ms * MS
+        if booking is not None:
+            assert when >= booking.start_ns
+            when = booking.start_ns + client.late_ns
+        self.at(max(when, self.now), self._ask, client, booking)
+
+    def _wake(self) -> None:
+        for held in list(self._held):
+            booking, client, since = held
+            grant = self.admission.resume(booking)
+            if grant is not None:
+                self._held.remove(held)
+                client.waited_ns = self.now - max(since, booking.start_ns)
+                if self.now > max(since, booking.start_ns + max(self.calendar.grace_ns, booking.hold_ns)) + MS:
+                    self.broken.append(f"{client.name}: was held for too long")
+                self._start(client, grant, since)
+
+    def _start(self, client: Client, grant: Grant, arrived: int) -> None:
+        client.admitted_ns = arrived
+        client.due_ns = grant.due_ns
+        if not self.calendar.confirm(grant.slot, client.work):
+            self.broken.append(f"{client.name}: was admitted and did not fit")
+        assert grant.slot not in self._slots
+        self._slots[grant.slot] = Running(client, client.work.chunks, 0)
+        self._prefilling.append(grant.slot)
+        if not self._stepping:
+            self._step()
+
+    def _step(self) -> None:
+        self._stepping = bool(self._slots)
+        if not self._stepping:
+            return
+        prefill = self._prefilling[0] if self._prefilling else -1
+        decode = [slot for slot in self._slots if slot not in self._prefilling]
+        price = self.prices.step_ns
+        if prefill >= 0:
+            price += self.prices.chunk_ns[-1]
+        elapsed = int(price * self.random.uniform(self.lazy, 1.0))
+        if self.random.random() < 0.02:
+            elapsed = price + self.prices.reserve_ns - self.costs.backlog
+        self.at(self.now + elapsed, self._stepped, prefill, decode, elapsed - price)
+
+    def _stepped(self, prefill: int, decode: list[int], over: int) -> None:
+        self.costs.backlog = max(0, self.costs.backlog + over)
+        self.admission.on_step(self.now - 1, self.now, decode_rows=len(decode), prefill_slot=prefill, prefill_tokens=1)
+        for slot in decode:
+            self._token(slot)
+        if prefill >= 0:
+            running = self._slots[prefill]
+            running.chunks -= 1
+            if running.chunks == 0:
+                self._prefilling.popleft()
+                self._token(prefill)
+        self._wake()
+        self._step()
+
+    def _token(self, slot: int) -> None:
+        running = self._slots[slot]
+        running.tokens += 1
+        client = running.client
+        if running.tokens >= min(client.work.tokens, client.stops_after or client.work.tokens):
+            del self._slots[slot]
+            self.calendar.release(slot)
+            client.outcome = "served"
+            client.ended_ns = self.now
+            if self.now > client.due_ns:
+                self.broken.append(f"{client.name}: ended {(self.now - client.due_ns) / MS} ms late")
+            self.done.append(client)

@@ -1,0 +1,120 @@
+"""What requests say about their time, in every dialect; the smallest source counts for each limit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerolayer.errors import DeadlineExpired, InvalidRequest
+from zerolayer.guard.deadline.limits import of_contract, read_limits
+
+CONTRACT = of_contract(5_000, 250, 60_000)
+MS = 1_000_000
+HEADERS = [
+    "x-slo-ttft-ms",
+    "x-llm-d-slo-ttft-ms",
+    "x-llm-d-inference-ttl",
+    "x-slo-tpot-ms",
+    "x-llm-d-slo-tpot-ms",
+    "x-zl-deadline-ms",
+    "grpc-timeout",
+    "x-stainless-timeout",
+    "x-stainless-read-timeout",
+]
+
+
+def _read(deadline_ms: float | None = None, stream: bool = False, **headers: str) -> tuple[float, float, float]:
+    table = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    limits = read_limits(table.get, deadline_ms=deadline_ms, stream=stream, contract=CONTRACT)
+    return limits.first_token_ns / MS, limits.per_token_ns / MS, limits.end_ns / MS
+
+
+def test_the_contract_speaks_where_the_request_does_not():
+    assert _read() == (5_000, 250, 60_000)
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "expected"),
+    [
+        ("x_slo_ttft_ms", "200", (200, 250, 60_000)),
+        ("x_llm_d_slo_ttft_ms", "200.5", (200.5, 250, 60_000)),
+        ("x_llm_d_inference_ttl", "1m1.5s20ms", (61_520, 250, 60_000)),
+        ("x_slo_tpot_ms", "30", (5_000, 30, 60_000)),
+        ("x_llm_d_slo_tpot_ms", "30", (5_000, 30, 60_000)),
+        ("x_zl_deadline_ms", "1500", (5_000, 250, 1_500)),
+        ("grpc_timeout", "10S", (5_000, 250, 9_799)),  # less 2 % and a millisecond: clients round up
+        ("x_stainless_timeout", "30", (5_000, 250, 30_000)),
+        ("x_stainless_read_timeout", "30.0", (5_000, 250, 30_000)),
+    ],
+)
+def test_each_source_sets_its_own_limit(header, value, expected):
+    assert _read(**{header: value}) == expected
+
+
+def test_the_body_sets_the_end():
+    assert _read(deadline_ms=700) == (5_000, 250, 700)
+
+
+def test_the_smallest_source_counts_for_each_limit():
+    assert _read(deadline_ms=700, x_zl_deadline_ms="900", x_stainless_timeout="0.8")[2] == 700
+    assert _read(x_slo_ttft_ms="90", x_llm_d_slo_ttft_ms="80", x_llm_d_inference_ttl="1s")[0] == 80
+
+
+def test_the_read_timeout_of_a_stream_bounds_its_gaps_and_not_its_end():
+    assert _read(stream=True, x_stainless_read_timeout="0.2") == (200, 200, 60_000)
+
+
+@pytest.mark.parametrize("header", ["x_stainless_timeout", "x_stainless_read_timeout"])
+@pytest.mark.parametrize("value", ["600", "600.0"])
+def test_the_default_of_an_sdk_counts_as_not_set(header, value):
+    assert _read(**{header: value}) == (5_000, 250, 60_000)
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("value", ["abc", "", "1,5", "0x10", "\u0661", "inf", "nan", "5 S"])
+def test_what_cannot_be_read_is_400_and_names_its_header(header, value):
+    with pytest.raises(InvalidRequest) as refused:
+        _read(**{header: value})
+    assert refused.value.param == header
+
+
+@pytest.mark.parametrize("header", [name for name in HEADERS if name not in ("grpc-timeout", "x-llm-d-inference-ttl")])
+@pytest.mark.parametrize("value", ["0", "-1", "0.0"])
+def test_a_deadline_that_has_passed_is_refused_and_never_taken_for_the_most_urgent(header, value):
+    with pytest.raises(DeadlineExpired):
+        _read(stream=True, **{header: value})
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [("grpc_timeout", "0n"), ("grpc_timeout", "1m"), ("x_llm_d_inference_ttl", "-3s"), ("x_llm_d_inference_ttl", "0")],
+)
+def test_so_is_one_in_other_dialects(header, value):
+    with pytest.raises(DeadlineExpired):
+        _read(**{header: value})
+
+
+def test_only_a_deadline_of_the_request_itself_outlasts_an_attempt():
+    def patience(**headers: str) -> int | None:
+        table = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+        return read_limits(table.get, deadline_ms=None, stream=False, contract=CONTRACT).patience_ns
+
+    assert patience(x_zl_deadline_ms="100") == 100 * MS
+    assert patience(x_stainless_timeout="30") is None
+    assert patience() is None
+
+
+def test_what_was_applied_is_echoed_in_milliseconds():
+    table = {b"x-zl-deadline-ms": b"1500"}
+    limits = read_limits(table.get, deadline_ms=None, stream=False, contract=CONTRACT)
+    assert limits.header() == b"1500;first_token=5000;per_token=250"
+
+
+@given(st.sampled_from(HEADERS), st.binary(max_size=30), st.booleans())
+def test_no_header_breaks_anything(header, value, stream):
+    try:
+        limits = read_limits({header.encode(): value}.get, deadline_ms=None, stream=stream, contract=CONTRACT)
+    except (InvalidRequest, DeadlineExpired):
+        return
+    assert min(limits.first_token_ns, limits.per_token_ns, limits.end_ns) >= 0

@@ -1,0 +1,210 @@
+"""What is promised is kept, whatever comes in whatever order: clients and engine in fake time (``simulation.py``)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulation import LIMITS, MS, Client, Simulation, work
+
+from zerolayer.guard.deadline.limits import Limits
+from zerolayer.model.cost import Prices
+from zerolayer.wire.schema import Tier
+
+SLOTS = 4
+
+PRICES = st.builds(
+    lambda step, chunk, reserve, rate: Prices(step * MS, (0, chunk * MS), reserve * MS, rate, (step + chunk) * MS),
+    step=st.integers(1, 10),
+    chunk=st.integers(0, 40),
+    reserve=st.integers(0, 30),
+    rate=st.floats(1.0, 1.5),
+)
+LATENESS = st.one_of(st.none(), st.integers(-5 * MS, 250 * MS), st.just(2 * MS))
+ARRIVALS = st.lists(
+    st.tuples(
+        st.integers(0, 300),  # ms after the one before
+        st.integers(1, 4),  # chunks
+        st.integers(1, 60),  # tokens
+        LATENESS,
+        st.one_of(st.none(), st.integers(1, 60)),  # tokens after which it stops early
+        st.sampled_from([LIMITS, Limits(900 * MS, 250 * MS, 3_000 * MS), Limits(5_000 * MS, 20 * MS, 60_000 * MS)]),
+        st.sampled_from(Tier),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+def _simulate(prices: Prices, arrivals: list[tuple], seed: int, lazy: float, check) -> Simulation:
+    simulation = Simulation(SLOTS, prices, seed, lazy=lazy, reserved=seed % 2)
+    when = simulation.now
+    for name, (gap, chunks, tokens, late, stops, limits, tier) in enumerate(arrivals):
+        when += gap * MS
+        simulation.arrive(Client(name, work(chunks, tokens, prices), limits, late, stops, tier), when)
+    simulation.run(lambda: check(simulation))
+    return simulation
+
+
+@settings(max_examples=150, deadline=None)
+@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0))
+def test_no_admitted_request_is_late_and_every_redeemed_booking_is_served(prices, arrivals, seed, lazy):
+    simulation = _simulate(prices, arrivals, seed, lazy, lambda _: None)
+    assert simulation.broken == []
+
+
+@settings(max_examples=80, deadline=None)
+@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0))
+def test_the_sum_of_promises_is_feasible_at_all_times(prices, arrivals, seed, lazy):
+    infeasible = []
+
+    def check(simulation: Simulation) -> None:
+        if not simulation.calendar.is_feasible():
+            infeasible.append(simulation.now)
+
+    _simulate(prices, arrivals, seed, lazy, check)
+    assert infeasible == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(PRICES, ARRIVALS, st.integers(0, 1000))
+def test_nothing_is_left_behind(prices, arrivals, seed):
+    simulation = _simulate(prices, arrivals, seed, 0.8, lambda _: None)
+    calendar = simulation.calendar
+    left = (calendar.taken, calendar.booked, calendar.booked_ns, len(simulation.admission.tickets))
+    assert (left, len(simulation.done)) == ((0, 0, 0, 0), len(arrivals))
+
+
+def test_ten_thousand_requests_leave_nothing_behind():
+    prices = Prices(5 * MS, (0, 10 * MS), 10 * MS, 1.1, 15 * MS)
+    simulation = Simulation(SLOTS, prices, 7, lazy=0.8)
+    when = simulation.now
+    for name in range(10_000):
+        when += int(simulation.random.expovariate(1) * 15 * MS)
+        late = simulation.random.choice([None, *[2 * MS] * 8, 200 * MS])
+        tokens = simulation.random.randint(1, 20)
+        stops = simulation.random.choice([None, 3])
+        simulation.arrive(Client(name, work(1, tokens, prices), LIMITS, late, stops), when)
+    simulation.run()
+    calendar = simulation.calendar
+    assert simulation.broken == []
+    assert (calendar.taken, calendar.booked, calendar.booked_ns, len(simulation.admission.tickets)) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("chunk_ms", [0, 20])
+def test_under_overload_slots_hardly_rest_though_all_that_starts_is_booked(chunk_ms):
+    prices = Prices(5 * MS, (0, chunk_ms * MS), 5 * MS, 1.05, (5 + chunk_ms) * MS)
+    simulation = Simulation(16, prices, 1, lazy=0.95)
+    per_request = (chunk_ms + 5 * 64 / 16) * 0.975 * MS
+    when = simulation.now
+    for name in range(800):
+        when += int(simulation.random.expovariate(1) * per_request / 1.5)
+        simulation.arrive(Client(name, work(1, 64, prices), late_ns=2 * MS), when)
+    busy, total, before = 0, 0, simulation.now
+
+    def count() -> None:
+        nonlocal busy, total, before
+        elapsed, before = simulation.now - before, simulation.now
+        if 3_000 * MS < simulation.now < when:
+            busy += elapsed * simulation.calendar.taken
+            total += elapsed * 16
+
+    simulation.run(count)
+    assert busy / total >= 0.9
+
+
+def test_an_early_stop_gives_its_time_to_whoever_comes_next():
+    prices = Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    simulation = Simulation(1, prices, 1)
+    start = simulation.now
+    simulation.arrive(Client(0, work(1, 1000, prices), stops_after=3), start)
+    simulation.arrive(Client(1, work(1, 10, prices)), start + 100 * MS)
+    simulation.run()
+    assert [client.refusals for client in simulation.done] == [[], []]
+
+
+def test_a_walk_in_runs_before_the_next_booking_if_it_ends_in_time():
+    prices = Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    simulation = Simulation(1, prices, 1)
+    start = simulation.now
+    simulation.arrive(Client(0, work(1, 100, prices), stops_after=5), start)
+    simulation.arrive(Client(1, work(1, 10, prices), tries=2), start + 1 * MS)  # is booked after 500 ms
+    simulation.arrive(Client(2, work(1, 10, prices), tries=1), start + 100 * MS)  # ends before
+    simulation.arrive(Client(3, work(1, 100, prices), tries=1, late_ns=None), start + 200 * MS)  # would not
+    simulation.run()
+    outcome = {client.name: (client.outcome, len(client.refusals)) for client in simulation.done}
+    assert outcome == {0: ("served", 0), 1: ("served", 1), 2: ("served", 0), 3: ("away", 1)}
+
+
+def test_who_lets_bookings_lapse_is_told_times_without_a_hold_until_it_is_believed_again():
+    prices = Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    simulation = Simulation(1, prices, 1)
+    when = simulation.now
+    for name in range(0, 7 * 40, 7):  # one sender
+        simulation.arrive(Client(1_000_000 + name, work(1, 20, prices)), when)  # holds the slot
+        simulation.arrive(Client(name, work(1, 20, prices), late_ns=None), when + 1 * MS)
+        when += 1_000 * MS
+    simulation.run()
+    assert not simulation.admission.attendance.trusts(0)
+    for _ in range(200):
+        simulation.admission.attendance.was_told(0)
+    assert simulation.admission.attendance.trusts(0)
+
+
+def test_one_sender_cannot_hold_everything_that_can_be_booked():
+    prices = Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    simulation = Simulation(4, prices, 1)
+    start = simulation.now
+    simulation.arrive(Client(1, work(1, 100, prices), late_ns=None), start)
+    for name in range(7, 7 * 100, 7):
+        simulation.arrive(Client(name, work(1, 100, prices), late_ns=None), start + 1)
+    simulation.at(start + 2 * MS, lambda: None)
+    most = []
+    simulation.run(lambda: most.append(simulation.admission.tickets.of(0)))
+    assert max(most) <= 12
+
+
+def test_priority_finds_its_reserved_slot_when_all_others_are_taken():
+    prices = Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    simulation = Simulation(4, prices, 1, reserved=1)
+    start = simulation.now
+    for name in range(4):
+        simulation.arrive(Client(name, work(1, 50, prices), late_ns=None), start)
+    simulation.arrive(Client(9, work(1, 50, prices), tier=Tier.PRIORITY), start + 1)
+    simulation.run()
+    outcome = {client.name: client.outcome for client in simulation.done}
+    assert (outcome[3], outcome[9]) == ("away", "served")
+
+
+def test_flex_leaves_an_eighth_of_the_slots_to_others():
+    prices = Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    simulation = Simulation(8, prices, 1)
+    for name in range(8):
+        simulation.arrive(Client(name, work(1, 50, prices), tier=Tier.FLEX, late_ns=None), simulation.now)
+    simulation.run()
+    assert sum(client.outcome == "served" for client in simulation.done) == 7
+
+
+def test_prefill_is_admitted_only_as_far_as_the_cadence_of_running_streams_allows():
+    prices = Prices(5 * MS, (0, 40 * MS), 0, 1.0, 45 * MS)
+    simulation = Simulation(2, prices, 1)
+    start = simulation.now
+    strict = msgspec.structs.replace(LIMITS, per_token_ns=20 * MS)
+    simulation.arrive(Client(0, work(1, 100, prices), strict), start)
+    simulation.arrive(Client(1, work(1, 10, prices)), start + 100 * MS)
+    simulation.run()
+    first, second = simulation.done
+    assert (first.name, second.name, second.refusals) == (0, 1, ["busy"])
+    assert second.admitted_ns >= first.ended_ns - 5 * MS
+
+
+def test_a_patient_request_is_not_booked_beyond_its_own_deadline():
+    prices = Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    simulation = Simulation(1, prices, 1)
+    start = simulation.now
+    hurried = Limits(5_000 * MS, 250 * MS, 300 * MS, 300 * MS)
+    simulation.arrive(Client(0, work(1, 100, prices)), start)
+    simulation.arrive(Client(1, work(1, 10, prices), hurried), start + 1)
+    simulation.run()
+    assert {client.name: client.refusals for client in simulation.done}[1] == ["BeyondHorizon"]
