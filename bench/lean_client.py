@@ -37,6 +37,8 @@ class Record:
     refusals: int = 0
     reconnects: int = 0
     error: str = ""
+    attempts: list[tuple[int, int, float]] = field(default_factory=list)  # refused: sent, answered, booked after ms
+    last_sent_ns: int = 0  # the attempt that decided
 
     @property
     def ok(self) -> bool:
@@ -52,6 +54,7 @@ class Reply:
         self.arrivals: list[tuple[int, int]] = []
         self.reusable = True
         self.retry_after_ms: float | None = None
+        self.booked = False  # the time to come again is held for this client
         self.error = ""
         self._head = b""
         self._recent: list[bytes] = []  # the last pieces, TAIL_BYTES of them or more
@@ -113,6 +116,7 @@ class Reply:
         if not self._chunked and b"content-length" in headers:
             self._left = int(headers[b"content-length"])
         self.reusable = headers.get(b"connection") != b"close" and (self._chunked or self._left is not None)
+        self.booked = b"x-zl-ticket" in headers
         if b"retry-after-ms" in headers:
             self.retry_after_ms = float(headers[b"retry-after-ms"])
         elif b"retry-after" in headers:
@@ -151,6 +155,7 @@ class Reply:
 class _Job:
     record: Record
     payload: bytes
+    sent_ns: int = 0  # this attempt
 
 
 class _Connection:
@@ -174,6 +179,7 @@ class LoadLoop:
         url: str,
         *,
         retry: bool = False,
+        attempts: int = 1 << 30,
         timeout_s: float = 600.0,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
@@ -181,6 +187,7 @@ class LoadLoop:
         found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)[0]
         self._family, self._address = found[0], found[4]
         self._retry = retry
+        self._attempts = attempts  # that one request makes at most
         self._timeout_ns = int(timeout_s * 1e9)
         self._clock_ns = clock_ns
         self._epoll = select.epoll()
@@ -245,7 +252,9 @@ class LoadLoop:
         return self.records
 
     def _start(self, job: _Job) -> None:
-        job.record.sent_ns = job.record.sent_ns or self._clock_ns()
+        job.sent_ns = self._clock_ns()
+        job.record.last_sent_ns = job.sent_ns
+        job.record.sent_ns = job.record.sent_ns or job.sent_ns
         if self._idle:
             connection = self._idle.pop()
             connection.fresh = False
@@ -326,9 +335,18 @@ class LoadLoop:
         reply.finish()
         if reply.status in (429, 503) and not reply.error:
             job.record.refusals += 1
-            if self._retry and reply.retry_after_ms is not None:
+            told = reply.retry_after_ms
+            job.record.attempts.append(
+                (job.sent_ns, self._clock_ns(), told if reply.booked and told is not None else -1.0)
+            )
+            if self._retry and told is not None and job.record.refusals < self._attempts:
                 self._park(connection)
-                self._schedule(job, self._clock_ns() + int(reply.retry_after_ms * 1e6))
+                job.payload = job.payload.replace(
+                    b"x-stainless-retry-count: %d\r\n" % (job.record.refusals - 1),
+                    b"x-stainless-retry-count: %d\r\n" % job.record.refusals,
+                    1,
+                )
+                self._schedule(job, self._clock_ns() + int(told * 1e6))
                 return
         self._end(connection, reply.error)
 
