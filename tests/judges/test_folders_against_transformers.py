@@ -90,8 +90,7 @@ def spread(got: np.ndarray, want: np.ndarray) -> float:
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_logits_are_those_of_transformers(tmp_path: Path, name: str) -> None:
     """With the judge's matrices on our int8 grid, only the rounding of activations, keys and values is left."""
-    import torch
-
+    torch = pytest.importorskip("torch", reason=f"torch is missing; install it with: {INSTALL}")
     model = save(tmp_path, name)
     exact = judged(model)
     got = ours(tmp_path)
