@@ -382,4 +382,6 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
 
 
 def _progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    """A bar that grows in place where a person looks, lines elsewhere."""
+    in_place = sys.stderr.isatty() and not line.endswith("100 %")
+    print(line, file=sys.stderr, end="\r" if in_place else "\n", flush=True)

@@ -199,11 +199,13 @@ class _ProgressBar:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._next = time.monotonic() + _SILENT_S
+        self._shown = False
 
     def show(self, what: str, done: int, of: int) -> None:
         now = time.monotonic()
-        if now < self._next:
+        if now < self._next and not (self._shown and done == of):
             return
+        self._shown = True
         self._next = now + _EVERY_S
         filled = _BAR * done // of
         self._write(f"{what} [{'#' * filled}{'.' * (_BAR - filled)}] {100 * done // of:3d} %")
