@@ -368,11 +368,7 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        print(
-            greeting(contract, loaded.name, server.info, server.port, server.admin_port, server.connections),
-            f"stall     {server.worst_stall_ms} ms at most between two tokens (a step with another's chunk)",
-            flush=True,
-        )
+        print(greeting(contract, loaded.name, server), flush=True)
         await stop.wait()
         _log.info("draining: running replies have %g s; a second signal ends at once", GRACE_S)
         await server.drain()

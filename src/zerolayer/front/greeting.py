@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Protocol
 
 import zerolayer
 from zerolayer.contract import Contract
@@ -14,11 +15,31 @@ from zerolayer.model.engine import EngineInfo
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
-def greeting(contract: Contract, name: str, info: EngineInfo, port: int, admin_port: int, connections: int) -> str:
-    """The text for stdout. ``connections`` is the limit that holds, which the system may have lowered."""
+class Running(Protocol):
+    """What the greeting tells of a server that has started."""
+
+    info: EngineInfo
+    connections: int  # the limit that holds, which the system may have lowered
+
+    @property
+    def port(self) -> int:
+        """Port of the service."""
+
+    @property
+    def admin_port(self) -> int:
+        """Port of the admin listener."""
+
+    @property
+    def worst_stall_ms(self) -> int:
+        """The longest gap between two tokens of a stream."""
+
+
+def greeting(contract: Contract, name: str, server: Running) -> str:
+    """The text for stdout."""
+    info, connections = server.info, server.connections
     host = contract.listen.host
     scheme = "https" if contract.listen.certificate else "http"
-    address = f"{scheme}://{_ANY.get(host, f'[{host}]' if ':' in host else host)}:{port}"
+    address = f"{scheme}://{_ANY.get(host, f'[{host}]' if ':' in host else host)}:{server.port}"
     question = [{"role": "user", "content": "Why is the sky blue?"}]
     body = json.dumps({"model": name, "stream": True, "messages": question})
     threads = f"{info.threads} thread{'s' if info.threads != 1 else ''}"
@@ -26,11 +47,12 @@ def greeting(contract: Contract, name: str, info: EngineInfo, port: int, admin_p
         f"zerolayer {zerolayer.__version__} is ready ({process_age_s():.2f} s after the process started)",
         f"  address   {address}/v1",
         *([f"  socket    {contract.listen.unix}"] if contract.listen.unix else []),
-        f"  metrics   http://{contract.listen.admin.rpartition(':')[0]}:{admin_port}/metrics",
+        f"  metrics   http://{contract.listen.admin.rpartition(':')[0]}:{server.admin_port}/metrics",
         f"  model     {name}",
         f"  engine    {info.engine}, kernels {info.kernels}, {info.weights} weights, {threads}",
         *[f"            {note}" for note in info.notes],
         f"  slots     {info.slots} of {info.slot_tokens} tokens",
+        f"  stall     {server.worst_stall_ms} ms at most between two tokens (a step with another's chunk)",
     ]
     if connections < contract.limits.connections:
         lines.append(f"  limit     {connections} connections: the system allows no more open files (ulimit -n)")
