@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import openai
 import pytest
-from echo_service import Service, chat, eventually, get, read_reply
+from echo_service import Service, chat, expect_soon, get, read_reply
 
 STAINLESS = "x-stainless-retry-count: 0"
 AGAIN = "x-stainless-retry-count: 1"
@@ -22,7 +22,7 @@ def _busy(serve, **given) -> tuple[Service, ExitStack]:
     stack = ExitStack()
     holder = stack.enter_context(service.connect())
     holder.sendall(chat("a" * 20, max_tokens=20, ignore_eos=True))
-    eventually(lambda: service.running() == 1)
+    expect_soon(lambda: service.running() == 1)
     return service, stack
 
 
@@ -87,7 +87,7 @@ def test_without_max_tokens_all_slots_run_side_by_side_and_the_bound_is_told(ser
         clients = [stack.enter_context(service.connect()) for _ in range(4)]
         for client in clients:
             client.sendall(chat("abc"))
-        eventually(lambda: service.running() == 4)
+        expect_soon(lambda: service.running() == 4)
         service.step(1_000)
         replies = [read_reply(client) for client in clients]
     assert [reply.status for reply in replies] == [200] * 4
@@ -126,7 +126,7 @@ def test_the_same_request_at_its_time_is_served(serve):
     with stack:
         refused = service.ask(chat("me", STAINLESS))
         service.step(1_000)
-        eventually(lambda: service.free_slots() == 1)
+        expect_soon(lambda: service.free_slots() == 1)
         time.sleep(int(refused.headers["retry-after-ms"]) / 1000)
         assert service.ask(chat("me", AGAIN)).status == 200
     assert service.on_loop(lambda: service.server.admission.attendance.kept) == 1
@@ -147,7 +147,7 @@ def test_a_booked_client_whose_slot_is_a_moment_late_is_held_and_then_served(ser
         time.sleep(int(refused.headers["retry-after-ms"]) / 1000)
         with service.connect() as client:
             client.sendall(chat("me", AGAIN))
-            eventually(lambda: service.on_loop(lambda: len(service.server.held)) == 1)
+            expect_soon(lambda: service.on_loop(lambda: len(service.server.held)) == 1)
             service.step(1_000)
             assert read_reply(client).status == 200
 
@@ -159,8 +159,8 @@ def test_a_held_client_that_goes_away_gives_its_booking_back(serve):
         time.sleep(int(refused.headers["retry-after-ms"]) / 1000)
         with service.connect() as client:
             client.sendall(chat("me", AGAIN))
-            eventually(lambda: service.on_loop(lambda: len(service.server.held)) == 1)
-        eventually(lambda: service.on_loop(lambda: service.server.slots.booked) == 0)
+            expect_soon(lambda: service.on_loop(lambda: len(service.server.held)) == 1)
+        expect_soon(lambda: service.on_loop(lambda: service.server.slots.booked) == 0)
 
 
 def test_a_booking_that_nobody_comes_for_lapses(serve):
@@ -169,7 +169,7 @@ def test_a_booking_that_nobody_comes_for_lapses(serve):
         service.ask(chat("me", STAINLESS))
         assert service.on_loop(lambda: service.server.slots.booked) == 1
         service.step(1_000)
-        eventually(lambda: service.on_loop(lambda: service.server.slots.booked) == 0)
+        expect_soon(lambda: service.on_loop(lambda: service.server.slots.booked) == 0)
     assert service.on_loop(lambda: service.server.admission.attendance.lapsed) == 1
 
 
@@ -200,7 +200,7 @@ def test_a_stream_that_is_not_done_at_its_deadline_ends_with_a_typed_error(serve
     service.hold_steps()
     with service.connect() as client:
         client.sendall(chat("abc", "x-zl-deadline-ms: 300", stream=True, max_tokens=10))
-        eventually(lambda: service.running() == 1)
+        expect_soon(lambda: service.running() == 1)
         service.step(2)
         time.sleep(0.32)
         service.step(1)

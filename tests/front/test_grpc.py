@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from echo_service import Service, eventually
+from echo_service import Service, expect_soon
 
 from zerolayer.errors import EngineFailed, SlotsBusy
 from zerolayer.front.grpc import GrpcCall, Method
@@ -74,7 +74,7 @@ def test_a_watcher_is_told_when_the_state_changes(service, channel):
     service.on_loop(lambda: service.server.guard.close(EngineFailed("it stopped")))
     assert next(watch) == NOT_SERVING
     watch.cancel()
-    eventually(lambda: service.on_loop(lambda: not service.server.grpc_health._watchers))
+    expect_soon(lambda: service.on_loop(lambda: not service.server.grpc_health._watchers))
 
 
 def test_an_unknown_service_can_be_watched(channel):
@@ -165,7 +165,7 @@ def test_a_call_that_is_cancelled_is_told_to_its_method(service, channel):
     call = channel.unary_stream("/t.T/Wait")(b"")
     next(call)
     call.cancel()
-    eventually(lambda: gone == ["gone"])
+    expect_soon(lambda: gone == ["gone"])
 
 
 def test_a_deadline_ends_the_call_on_the_server_too(service, channel):
@@ -177,7 +177,7 @@ def test_a_deadline_ends_the_call_on_the_server_too(service, channel):
     offer(service, "/t.T/Wait", Method(wait))
     error = failure(lambda: channel.unary_unary("/t.T/Wait")(b"", timeout=0.2))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    eventually(lambda: len(gone) == 1)
+    expect_soon(lambda: len(gone) == 1)
     assert abs(gone[0] - time.monotonic_ns()) < 10_000_000_000
 
 

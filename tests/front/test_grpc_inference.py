@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from echo_service import Service, eventually
+from echo_service import Service, expect_soon
 
 from wire.inference_messages import message
 from zerolayer.errors import EngineFailed
@@ -69,7 +69,7 @@ def test_a_bad_request_is_an_invalid_argument(stub):
 def test_a_busy_server_pushes_back(service, stub):
     service.hold_steps()
     running = [stub.generate(ask("abc")) for _ in range(2)]
-    eventually(lambda: service.running() == 2)
+    expect_soon(lambda: service.running() == 2)
     with pytest.raises(grpc.RpcError) as raised:
         list(stub.generate(ask("x")))
     assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -82,18 +82,18 @@ def test_a_busy_server_pushes_back(service, stub):
 def test_a_call_that_ends_early_frees_its_slot(service, stub, how):
     service.hold_steps()
     call = stub.generate(ask("abc"), timeout=0.3 if how == "deadline" else None)
-    eventually(lambda: service.running() == 1)
+    expect_soon(lambda: service.running() == 1)
     if how == "cancel":
         call.cancel()
-    eventually(lambda: service.running() == 0)
+    expect_soon(lambda: service.running() == 0)
     service.step(2)
-    eventually(lambda: service.free_slots() == 2)
+    expect_soon(lambda: service.free_slots() == 2)
 
 
 def test_a_step_that_fails_is_told_in_the_trailers(service, stub):
     service.hold_steps()
     call = stub.generate(ask("abc"))
-    eventually(lambda: service.running() == 1)
+    expect_soon(lambda: service.running() == 1)
     service.step(2)
     assert next(call).text == b"a"
     service.engine.broken = EngineFailed("a step failed; send the request again")

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import h2.events
 import pytest
-from echo_service import NS, Service, chat, eventually, get, read_reply
+from echo_service import NS, Service, chat, expect_soon, get, read_reply
 from http2_client import Http2Client
 
 from zerolayer.errors import EngineFailed
@@ -88,7 +88,7 @@ def test_requests_of_one_connection_run_at_once_and_a_busy_server_refuses_the_ne
     service.hold_steps()
     with client(service) as peer:
         running = [peer.chat("a", stream=True), peer.chat("b", stream=True)]
-        eventually(lambda: service.running() == 2)
+        expect_soon(lambda: service.running() == 2)
         refused = peer.chat("c")
         assert peer.reply(refused)[0] == 429
         assert int(peer.headers(refused)["retry-after-ms"]) >= 1
@@ -101,7 +101,7 @@ def test_the_tokens_of_a_step_reach_all_streams_of_a_connection_in_one_write(ser
     service.hold_steps()
     with client(service) as peer:
         streams = [peer.chat("abcdefghijklmnopqrstuvwxyz", stream=True) for _ in range(8)]
-        eventually(lambda: service.running() == 8)
+        expect_soon(lambda: service.running() == 8)
         service.step(10)  # one prompt a step: the last stream has its third token then
         peer.until(lambda: b'"c"' in peer.body(streams[-1]))
         writes = count_writes(service)
@@ -138,12 +138,12 @@ def test_a_reset_stream_frees_its_slot_and_no_other(service):
     service.hold_steps()
     with client(service) as peer:
         left, stays = peer.chat("abc", stream=True), peer.chat("abc", stream=True)
-        eventually(lambda: service.running() == 2)
+        expect_soon(lambda: service.running() == 2)
         peer.h2.reset_stream(left, Code.CANCEL)
         peer.flush()
-        eventually(lambda: service.running() == 1)
+        expect_soon(lambda: service.running() == 1)
         service.step(2)  # the one that was running, and the one at whose border the slot was left
-        eventually(lambda: service.free_slots() == 3)
+        expect_soon(lambda: service.free_slots() == 3)
         service.step(100)
         assert peer.reply(stays)[0] == 200
 
@@ -153,17 +153,17 @@ def test_a_lost_connection_frees_all_its_slots(service):
     with client(service) as peer:
         for _ in range(3):
             peer.chat("abc", stream=True)
-        eventually(lambda: service.running() == 3)
-    eventually(lambda: service.running() == 0)
+        expect_soon(lambda: service.running() == 3)
+    expect_soon(lambda: service.running() == 0)
     service.step(2)
-    eventually(lambda: service.free_slots() == 4)
+    expect_soon(lambda: service.free_slots() == 4)
 
 
 def test_a_stream_that_fails_after_its_200_is_reset(service):
     service.hold_steps()
     with client(service) as peer:
         stream_id = peer.chat("abc", stream=True)
-        eventually(lambda: service.running() == 1)
+        expect_soon(lambda: service.running() == 1)
         service.step(2)
         peer.until(lambda: peer.body(stream_id))
         service.engine.broken = EngineFailed("a step failed; send the request again")
@@ -179,7 +179,7 @@ def test_a_stream_without_a_window_is_cancelled_at_its_limit_and_frees_its_slot(
     with client(service, window=0) as peer:
         stream_id = peer.chat("a" * 1000, stream=True, ignore_eos=True, max_tokens=6000)
         peer.until(lambda: peer.of(h2.events.StreamReset, stream_id))
-        eventually(lambda: service.free_slots() == 2)
+        expect_soon(lambda: service.free_slots() == 2)
     assert peer.of(h2.events.StreamReset, stream_id)[0].error_code == Code.ENHANCE_YOUR_CALM
 
 
@@ -188,7 +188,7 @@ def test_a_complete_reply_that_nobody_takes_is_cancelled_after_the_stall_limit(s
     with client(service, window=0) as peer:
         stream_id = peer.chat("abc")
         peer.until(lambda: peer.of(h2.events.StreamReset, stream_id))
-        eventually(lambda: service.on_loop(lambda: not any(c.busy for c in service.server._connections)))
+        expect_soon(lambda: service.on_loop(lambda: not any(c.busy for c in service.server._connections)))
 
 
 def test_a_body_that_drips_is_answered_408(serve):
@@ -208,7 +208,7 @@ def test_a_head_that_drips_ends_the_connection(serve):
         raw.sendall(b"PRI * HTTP/2.0\r\n\r\n")
         while raw.recv(4096):
             pass
-    eventually(lambda: not service.server._connections)
+    expect_soon(lambda: not service.server._connections)
 
 
 def test_two_bytes_that_could_be_either_protocol_end_after_the_head_limit(serve):
@@ -246,7 +246,7 @@ def test_draining_finishes_what_runs_then_sends_goaway_and_closes(service):
     with client(service) as peer, client(service) as idle:
         idle.reply(idle.ask("GET", "/livez"))
         stream_id = peer.chat("abc", stream=True)
-        eventually(lambda: service.running() == 1)
+        expect_soon(lambda: service.running() == 1)
         drained = asyncio.run_coroutine_threadsafe(service.server.drain(), service.loop)
         idle.until(lambda: idle.of(h2.events.ConnectionTerminated))
         refused = peer.chat("new")

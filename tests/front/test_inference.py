@@ -7,7 +7,7 @@ from array import array
 from contextlib import closing
 
 import pytest
-from echo_service import chat, eventually, get, post, read_reply
+from echo_service import chat, expect_soon, get, post, read_reply
 
 from wire.inference_messages import message
 from zerolayer.text import vocabulary_file
@@ -117,7 +117,7 @@ def test_a_busy_service_says_when_to_come_back(serve):
     service.hold_steps()
     with closing(service.connect()) as first:
         first.sendall(chat("long"))
-        eventually(lambda: service.running() == 1)
+        expect_soon(lambda: service.running() == 1)
         reply = service.ask(generate("a"))
         assert reply.status == 429
         assert Error.FromString(reply.body).retry_after_ms == int(reply.headers["retry-after-ms"])
@@ -143,7 +143,7 @@ def test_a_stream_that_fails_ends_with_an_error_and_without_its_last_chunk(serve
     service.hold_steps()
     with closing(service.connect()) as client:
         client.sendall(generate("abcdef", stream=True))
-        eventually(lambda: service.running() == 1)
+        expect_soon(lambda: service.running() == 1)
         service.step(2)
         from zerolayer.errors import EngineFailed
 
@@ -172,7 +172,7 @@ def test_tokens_are_counted_without_a_slot(serve):
     service.hold_steps()
     with closing(service.connect()) as first:
         first.sendall(chat("long"))
-        eventually(lambda: service.running() == 1)
+        expect_soon(lambda: service.running() == 1)
         reply = service.ask(post("/v1/count_tokens", body("abc"), PROTOBUF))
         service.step(100)
         read_reply(first)

@@ -6,7 +6,7 @@ import socket
 from contextlib import closing
 
 import pytest
-from echo_service import NS, chat, eventually, get, read_reply
+from echo_service import NS, chat, expect_soon, get, read_reply
 
 from zerolayer.errors import StartupError
 from zerolayer.front.listener import affordable_connections, bind
@@ -42,7 +42,7 @@ def test_descriptors_limit_connections():
 def test_a_connection_over_the_limit_is_answered_503_and_closed(serve):
     service = serve(section={"connections": 2})
     with service.connect() as first, service.connect() as second:
-        eventually(lambda: len(service.server._connections) == 2)
+        expect_soon(lambda: len(service.server._connections) == 2)
         with service.connect() as third:
             third.sendall(chat("too many"))
             reply = read_reply(third)
@@ -52,7 +52,7 @@ def test_a_connection_over_the_limit_is_answered_503_and_closed(serve):
         assert [read_reply(first).status, read_reply(second).status] == [200, 200]
     assert (reply.status, reply.error["code"], reply.headers["connection"]) == (503, "unavailable", "close")
     assert int(reply.headers["retry-after-ms"]) >= 1
-    eventually(lambda: len(service.server._connections) == 0)
+    expect_soon(lambda: len(service.server._connections) == 0)
     assert service.ask(get("/livez")).status == 200
 
 
@@ -84,9 +84,9 @@ def test_a_client_that_stops_reading_is_cut_and_its_slot_freed(serve):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", service.port))
         client.sendall(chat("a" * 30_000, stream=True, ignore_eos=True, max_tokens=35_000))
-        eventually(lambda: service.running() == 1, 20)
+        expect_soon(lambda: service.running() == 1, 20)
         service.on_loop(lambda: _shorten_send_buffers(service))
         assert service.ask(chat("others are served")).status == 200
-        eventually(lambda: service.free_slots() == 2, 60)
+        expect_soon(lambda: service.free_slots() == 2, 60)
     page = service.ask(get("/metrics"), service.server.admin_port).body.decode()
     assert 'vllm:request_success_total{model_name="echo",finished_reason="abort"} 1' in page

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import openai
 import pytest
-from echo_service import Service, chat, eventually
+from echo_service import Service, chat, expect_soon
 
 from zerolayer.errors import EngineFailed
 
@@ -80,12 +80,12 @@ def test_a_refusal_is_a_rate_limit_error_and_its_retry_is_served(client, service
     with service.connect() as first, service.connect() as second:
         first.sendall(chat("a"))
         second.sendall(chat("a"))
-        eventually(lambda: service.running() == 2)
+        expect_soon(lambda: service.running() == 2)
         with pytest.raises(openai.RateLimitError) as refused:
             client.chat.completions.create(model="echo", messages=ASK)
         assert int(refused.value.response.headers["retry-after-ms"]) >= 1
         service.step(100)
-        eventually(lambda: service.free_slots() == 2)
+        expect_soon(lambda: service.free_slots() == 2)
     retrying = client.with_options(max_retries=2)
     assert retrying.chat.completions.create(model="echo", messages=ASK).choices[0].message.content == "Say this."
 
@@ -98,4 +98,4 @@ def test_a_stream_that_fails_after_its_200_is_an_error_for_the_client(client, se
             if chunk.choices[0].delta.content:
                 service.engine.broken = EngineFailed("a step failed; send the request again")
                 service.step(100)
-    eventually(lambda: service.free_slots() == 2)
+    expect_soon(lambda: service.free_slots() == 2)

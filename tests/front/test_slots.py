@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import msgspec
 import pytest
 from echo_model import EchoEngine
-from echo_service import Service, chat, eventually, get, read_reply
+from echo_service import Service, chat, expect_soon, get, read_reply
 
 from zerolayer.errors import EngineFailed
 
@@ -29,12 +29,12 @@ def test_a_client_that_goes_away_frees_its_slot_within_one_step(serve, phase, st
     service = _held(serve)
     with service.connect() as client:
         client.sendall(chat("a" * 300, stream=stream))
-        eventually(lambda: service.running() == 1)
+        expect_soon(lambda: service.running() == 1)
         service.step(PHASES[phase])
-        eventually(lambda: service.stepped() == PHASES[phase])
-    eventually(lambda: service.running() == 0)
+        expect_soon(lambda: service.stepped() == PHASES[phase])
+    expect_soon(lambda: service.running() == 0)
     service.step()
-    eventually(lambda: service.free_slots() == SLOTS)
+    expect_soon(lambda: service.free_slots() == SLOTS)
 
 
 def test_a_client_that_goes_away_costs_nobody_else_anything(serve):
@@ -62,7 +62,7 @@ def test_a_client_that_goes_away_while_its_text_is_tokenised_frees_its_slot_at_o
         client.sendall(chat("a" * 5000))
         assert started.wait(5)
         assert service.free_slots() == 0
-    eventually(lambda: service.free_slots() == 1)
+    expect_soon(lambda: service.free_slots() == 1)
     may_go_on.set()
     assert service.ask(chat("next")).status == 200
     assert service.engine.opened == opened + 1
@@ -98,7 +98,7 @@ def test_a_stop_string_frees_the_slot_within_one_step(serve):
         service.step(5)  # four for the prompt, the last of which says "a"; one for "b"
         assert read_reply(client).json["choices"][0]["message"]["content"] == "a"
         service.step()
-        eventually(lambda: service.free_slots() == SLOTS)
+        expect_soon(lambda: service.free_slots() == SLOTS)
 
 
 def test_no_slot_means_429_with_both_headers_in_one_write(serve):
@@ -106,9 +106,9 @@ def test_no_slot_means_429_with_both_headers_in_one_write(serve):
     with ExitStack() as stack:
         for _ in range(SLOTS):
             stack.enter_context(service.connect()).sendall(chat("a" * 50))
-        eventually(lambda: service.running() == SLOTS)
+        expect_soon(lambda: service.running() == SLOTS)
         client = stack.enter_context(service.connect())
-        eventually(lambda: len(service.server._connections) == SLOTS + 1)
+        expect_soon(lambda: len(service.server._connections) == SLOTS + 1)
         writes = _count_writes(service)
         client.sendall(chat("one too many"))
         reply = read_reply(client)
@@ -128,7 +128,7 @@ def test_a_burst_admits_exactly_the_slots_and_tokenises_nothing_else(serve):
         clients = [stack.enter_context(service.connect()) for _ in range(30)]
         for client in clients:
             client.sendall(chat("burst"))
-        eventually(lambda: service.running() == SLOTS)
+        expect_soon(lambda: service.running() == SLOTS)
         service.step(100)
         statuses = [read_reply(client).status for client in clients]
     assert sorted(statuses) == [200] * SLOTS + [429] * (30 - SLOTS)
@@ -141,7 +141,7 @@ def test_a_refused_request_is_served_when_it_comes_back(serve):
         holders = [stack.enter_context(service.connect()) for _ in range(SLOTS)]
         for client in holders:
             client.sendall(chat("ab"))
-        eventually(lambda: service.running() == SLOTS)
+        expect_soon(lambda: service.running() == SLOTS)
         assert service.ask(chat("me")).status == 429
         service.step(100)
         assert [read_reply(client).status for client in holders] == [200] * SLOTS
@@ -151,7 +151,7 @@ def test_a_refused_request_is_served_when_it_comes_back(serve):
 def test_each_step_is_one_write_per_connection(serve):
     service = serve()
     with service.connect() as client:
-        eventually(lambda: len(service.server._connections) == 1)
+        expect_soon(lambda: len(service.server._connections) == 1)
         writes = _count_writes(service)
         client.sendall(chat("abc", stream=True))
         assert read_reply(client).text == "abc"
@@ -164,7 +164,7 @@ def test_a_failed_step_ends_its_replies_with_an_error_and_gives_the_slots_back(s
     with service.connect() as client:
         client.sendall(chat("abcdef", stream=stream))
         service.step(3)
-        eventually(lambda: service.stepped() == 3)
+        expect_soon(lambda: service.stepped() == 3)
         service.engine.broken = EngineFailed("a step failed; send the request again")
         service.step()
         reply = read_reply(client)
@@ -173,7 +173,7 @@ def test_a_failed_step_ends_its_replies_with_an_error_and_gives_the_slots_back(s
         assert reply.events[-1]["error"]["code"] == "engine_failed"
     else:
         assert (reply.status, reply.error["code"]) == (500, "engine_failed")
-    eventually(lambda: service.free_slots() == SLOTS)
+    expect_soon(lambda: service.free_slots() == SLOTS)
     service.engine.broken = None
     service.step(100)
     assert service.ask(chat("well again")).status == 200
@@ -185,7 +185,7 @@ def test_a_dead_step_thread_ends_all_replies_and_readiness(serve):
     with service.connect() as client:
         client.sendall(chat("abcdef", stream=True))
         service.step(2)
-        eventually(lambda: service.stepped() == 2)
+        expect_soon(lambda: service.stepped() == 2)
         service.engine.broken = MemoryError()
         service.step()
         reply = read_reply(client)
@@ -216,7 +216,7 @@ def test_what_does_not_finish_within_the_grace_is_cut_with_an_error(serve):
     with service.connect() as client:
         client.sendall(chat("abcdef", stream=True))
         service.step(2)
-        eventually(lambda: service.stepped() == 2)
+        expect_soon(lambda: service.stepped() == 2)
         draining = asyncio.run_coroutine_threadsafe(service.server.drain(0.05), service.loop)
         reply = read_reply(client)
         draining.result(5)
@@ -237,12 +237,12 @@ def test_a_reply_that_cannot_be_rendered_costs_nobody_else_anything(serve, monke
     with service.connect() as good, service.connect() as bad:
         good.sendall(chat("good", stream=True))
         bad.sendall(chat("bad", logprobs=True, stream=stream))
-        eventually(lambda: service.running() == SLOTS)
+        expect_soon(lambda: service.running() == SLOTS)
         service.step(20)
         broken = read_reply(bad)
         assert read_reply(good).text == "good"
     assert broken.status == 500 or broken.events[-1]["error"]["code"] == "engine_failed"
-    eventually(lambda: service.free_slots() == SLOTS)
+    expect_soon(lambda: service.free_slots() == SLOTS)
 
 
 def _count_writes(service: Service) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from echo_service import Service, chat, eventually, get, read_reply
+from echo_service import Service, chat, expect_soon, get, read_reply
 
 from zerolayer.model.watchdog import Watchdog
 
@@ -48,8 +48,8 @@ def test_a_slot_of_a_stalled_step_is_not_free_before_the_step_ends(stalled):
 def test_when_the_step_ends_the_server_takes_work_again(stalled):
     service, _ = stalled
     service.step(1000)
-    eventually(lambda: service.ask(get("/readyz")).status == 200)
-    eventually(lambda: service.free_slots() == SLOTS)
+    expect_soon(lambda: service.ask(get("/readyz")).status == 200)
+    expect_soon(lambda: service.free_slots() == SLOTS)
     assert service.ask(chat("after")).json["choices"][0]["message"]["content"] == "after"
 
 
@@ -67,5 +67,5 @@ def test_a_server_that_drains_stays_closed_when_a_stalled_step_ends(stalled):
     service, _ = stalled
     service.on_loop(lambda: service.server.guard.close(service.server.guard.closed))
     service.step(1000)
-    eventually(lambda: service.free_slots() == SLOTS)
+    expect_soon(lambda: service.free_slots() == SLOTS)
     assert service.ask(get("/readyz")).status == 503
