@@ -59,7 +59,7 @@ def generation(slot: int, tokens: int) -> Generation:
 
 def engine_alone(engine: NativeEngine, counter: Counter) -> dict[str, int]:
     """Steps with five decode rows of every sampling and a chunk of a long prompt."""
-    native = engine._native
+    native = engine._live
     prompt = [1 + i % 50 for i in range(WARM + STEPS)]
     for slot in range(SLOTS):
         engine.open(slot, generation(slot, WARM + STEPS + 8))

@@ -109,7 +109,7 @@ class NativeEngine:
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK
         hit = self._prefixes.attach(generation.prompt, generation.salt)
         try:
-            self._native.open(
+            self._live.open(
                 slot,
                 np.asarray(generation.prompt, dtype=np.int32),
                 generation.max_tokens,
@@ -133,11 +133,11 @@ class NativeEngine:
         self._open[slot] = (generation, hit)
 
     def prefill_left(self, slot: int) -> int:
-        return self._native.prefill_left(slot)
+        return self._live.prefill_left(slot)
 
     def step(self, plan: StepPlan) -> list[SampledToken]:
         try:
-            sampled = self._native.step(plan.decode, plan.prefill_slot, plan.prefill_tokens)
+            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens)
         except ValueError as error:
             raise EngineFailed(f"The engine refused a step: {error}.") from None
         return [
@@ -147,9 +147,9 @@ class NativeEngine:
 
     def close(self, slot: int) -> None:
         generation, hit = self._open.pop(slot, (None, None))
-        if generation is not None and generation.keep and self._native.prefill_left(slot) == 0:
+        if generation is not None and generation.keep and self._live.prefill_left(slot) == 0:
             self._keep(slot, generation.prompt, generation.salt)
-        self._native.close(slot)
+        self._live.close(slot)
         if hit:  # not before: what the slot reads must not make room for what it leaves
             self._prefixes.detach(hit)
 
@@ -185,10 +185,10 @@ class NativeEngine:
     def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False) -> None:
         kept = self._prefixes.admit(prompt, salt, constant=constant)
         if kept:
-            self._native.save_prefix(slot, kept.entry, kept.tokens)
+            self._live.save_prefix(slot, kept.entry, kept.tokens)
 
     @property
-    def _native(self) -> _native.Engine:
+    def _live(self) -> _native.Engine:
         if self._engine is None:
             raise EngineFailed("The engine is shut down.")
         return self._engine
@@ -196,7 +196,7 @@ class NativeEngine:
     def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
         """Teacher-forced logits [len(token_ids), vocabulary], through the service slot."""
         out = np.empty((len(token_ids), self._info.vocabulary), dtype=np.float32)
-        self._native.logits(np.asarray(token_ids, dtype=np.int32), out)
+        self._live.logits(np.asarray(token_ids, dtype=np.int32), out)
         return out
 
 
