@@ -103,7 +103,8 @@ void Engine::sample(int thread) {
     const Slot& s = slots_[slot];
     Sampled& out = sampled_[i];
     out.slot = slot;
-    out.choice = threads_[thread].sampler.choose(logits_ + i * logit_stride_, s.sampling, s.history, s.produced);
+    out.choice = threads_[thread].sampler.choose(logits_ + i * logit_stride_, s.sampling, s.history, s.produced,
+                                                         s.masked ? masks_ + size_t(slot) * mask_words() : nullptr);
     out.has_logprob = s.sampling.top_logprobs >= 0;
     out.finish = Finish::kNone;
     if (std::find(s.stops.begin(), s.stops.end(), out.choice.token) != s.stops.end()) out.finish = Finish::kStop;

@@ -169,11 +169,11 @@ NB_MODULE(_native, m) {
       .def("load_rope_factors", [](zl::Engine& e, Floats factors) { e.load_rope_factors(checked(factors, e.shape().head_dim / 2)); }, "factors"_a)
       .def("open", [](zl::Engine& e, int slot, Ids prompt, int max_tokens, float temperature, float top_p, int top_k, float min_p,
                       float repetition_penalty, float presence_penalty, float frequency_penalty, uint64_t seed, int top_logprobs,
-                      std::vector<int32_t> stops, int prefix, int shared) {
+                      std::vector<int32_t> stops, int prefix, int shared, bool masked) {
         const zl::SamplingParameters p{temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed, top_logprobs};
-        e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops), prefix, shared);
+        e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops), prefix, shared, masked);
       }, "slot"_a, "prompt"_a, "max_tokens"_a, "temperature"_a, "top_p"_a, "top_k"_a, "min_p"_a, "repetition_penalty"_a,
-         "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a, "prefix"_a = 0, "shared"_a = 0)
+         "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a, "prefix"_a = 0, "shared"_a = 0, "masked"_a = false)
       .def("pin", &zl::Engine::pin, "cores"_a)
       .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &zl::Engine::close, "slot"_a)
@@ -198,6 +198,8 @@ NB_MODULE(_native, m) {
         nb::gil_scoped_release release;
         e.logits(ids, count, to);
       }, "tokens"_a, "out"_a)
+      .def_prop_ro("mask_address", [](zl::Engine& e) { return reinterpret_cast<uintptr_t>(e.masks()); })
+      .def_prop_ro("mask_bytes", [](const zl::Engine& e) { return size_t(e.mask_words()) * sizeof(uint32_t); })
       .def_prop_ro("kernels", [](const zl::Engine& e) { return std::string(e.kernels()->name); })
       .def_prop_ro("bytes", [](const zl::Engine& e) { return e.arena().bytes(); })
       .def_prop_ro("huge_bytes", [](const zl::Engine& e) { return e.arena().huge_bytes(); });

@@ -14,6 +14,14 @@ uint64_t mix(uint64_t z) {
 
 constexpr int kBlock = 256;  // of KernelSet::exp_sum
 
+bool allows(const uint32_t* mask, int token) { return mask[token / 32] >> (token % 32) & 1; }
+
+int first_allowed(const uint32_t* mask, int vocabulary) {
+  for (int word = 0; word < (vocabulary + 31) / 32; word++)
+    if (mask[word]) return std::min(word * 32 + __builtin_ctz(mask[word]), vocabulary - 1);
+  return 0;
+}
+
 }  // namespace
 
 double uniform(uint64_t seed, uint64_t position) {
@@ -48,19 +56,39 @@ void TokenHistory::clear() {
 }
 
 Sampler::Sampler(const KernelSet* kernels, int vocabulary, int most_seen)
-    : kernels_(kernels), vocabulary_(vocabulary), weights_(round_up(vocabulary, 16)), block_sums_(vocabulary / kBlock + 1) {
+    : kernels_(kernels),
+      vocabulary_(vocabulary),
+      weights_(round_up(vocabulary, 16)),
+      block_sums_(vocabulary / kBlock + 1),
+      masked_(round_up(vocabulary, 32)) {
   candidates_.reserve(vocabulary);
   saved_.reserve(most_seen);
 }
 
-Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHistory& history, int position) {
+Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHistory& history, int position, const uint32_t* mask) {
   Choice choice;
+  float* from = mask ? masked(logits, mask) : logits;
   const bool penalised = p.has_penalty();
-  if (penalised) penalise(logits, p, history);
-  choice.token = p.temperature == 0.0f ? kernels_->argmax(logits, vocabulary_) : draw(logits, p, position);
-  if (penalised) restore(logits);
+  if (penalised) penalise(from, p, history);
+  choice.token = p.temperature == 0.0f ? kernels_->argmax(from, vocabulary_) : draw(from, p, position);
+  if (penalised) restore(from);
+  if (mask && !allows(mask, choice.token)) choice.token = first_allowed(mask, vocabulary_);  // only NaNs: even then nothing else
   if (p.top_logprobs >= 0) report(logits, p.top_logprobs, &choice);
   return choice;
+}
+
+float* Sampler::masked(const float* logits, const uint32_t* mask) {
+  constexpr float kNever = -__builtin_inff();
+  for (int begin = 0; begin < vocabulary_; begin += 32) {
+    const uint32_t word = mask[begin / 32];
+    const int count = std::min(32, vocabulary_ - begin);
+    if (word == 0) {
+      std::fill_n(masked_.data() + begin, count, kNever);
+    } else {
+      for (int i = 0; i < count; i++) masked_[begin + i] = word >> i & 1 ? logits[begin + i] : kNever;
+    }
+  }
+  return masked_.data();
 }
 
 int Sampler::penalise(float* logits, const SamplingParameters& p, const TokenHistory& history) {
@@ -101,6 +129,7 @@ int Sampler::draw_plain(float total, double u) const {
     left -= weights_[i];
     if (left < 0.0f) break;
   }
+  while (last > 0 && weights_[last] <= 0.0f) last--;
   return last;  // rounding may leave a little mass: it goes to the last token that has any
 }
 

@@ -1,4 +1,4 @@
-// Chooses a token from logits: penalties, temperature, min-p, top-k, top-p, one uniform number, in this order.
+// Chooses a token from logits: mask, penalties, temperature, min-p, top-k, top-p, one uniform number, in this order.
 #pragma once
 
 #include <cstdint>
@@ -89,8 +89,9 @@ class Sampler {
   // `most_seen`: how many tokens of one history may count as seen.
   Sampler(const KernelSet* kernels, int vocabulary, int most_seen);
   // `position` numbers the token within its request: the same (seed, position) draws the same uniform number, whatever runs beside.
-  // logits[vocabulary] is used as scratch and restored where penalties changed it.
-  Choice choose(float* logits, const SamplingParameters& p, const TokenHistory& history, int position);
+  // logits[vocabulary] is used as scratch and restored where penalties changed it. `mask`: one bit a token, the lowest of each word
+  // first, of which only tokens with a set bit are chosen (at least one must be set); null: all may be.
+  Choice choose(float* logits, const SamplingParameters& p, const TokenHistory& history, int position, const uint32_t* mask = nullptr);
 
   // The penalties alone, and their undoing; `choose` calls both. Returns how many tokens were changed.
   int penalise(float* logits, const SamplingParameters& p, const TokenHistory& history);
@@ -103,11 +104,12 @@ class Sampler {
   int draw_plain(float total, double uniform) const;
   int draw_truncated(const SamplingParameters& p, float total, double uniform);
   void gather(float at_least);
+  float* masked(const float* logits, const uint32_t* mask);
   void report(const float* logits, int top_logprobs, Choice* choice);
 
   const KernelSet* kernels_;
   const int vocabulary_;
-  std::vector<float> weights_, block_sums_;
+  std::vector<float> weights_, block_sums_, masked_;
   std::vector<Saved> saved_;
   std::vector<Candidate> candidates_;
 };
