@@ -86,9 +86,7 @@ def parse(form: ToolFormat, pieces: list[str]) -> Found:
         (MISTRAL_NAMED, '[TOOL_CALLS]rm[ARGS]{"a": 1}', '[TOOL_CALLS]rm[ARGS]{"a": 1}', []),
     ],
 )
-def test_calls_of_every_family_are_read(
-    form: ToolFormat, answer: str, text: str, calls: list[tuple[str, str]]
-) -> None:
+def test_calls_of_every_family_are_read(form: ToolFormat, answer: str, text: str, calls: list[tuple[str, str]]) -> None:
     expected = (text, [(f"call{at}", *call) for at, call in enumerate(calls)])
     assert parse(form, [answer]) == expected
     assert parse(form, list(answer)) == expected

@@ -8,7 +8,8 @@ the reservation or gives it back.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -26,33 +27,25 @@ from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, of_contract, read_limits
 from zerolayer.guard.deadline.tickets import Asker, read_asker
+from zerolayer.guard.encoders import GrammarCompiler, MessageEncoder, TextEncoder
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
 from zerolayer.guard.overflow import newest_turns, without_repeats
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation
-from zerolayer.wire.schema import Message, Request, Route
+from zerolayer.text.grammar import Grammar
+from zerolayer.wire.schema import Message, Request, Route, Tool, ToolMode
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
 
+# What tools are in the prompt: instructions of some template, and JSON that it may write with more white space than the
+# client did. A guess, as only rendering would tell; the true length is judged before anything runs.
+_TOOLS_TOKENS: Final = 512
+_TOOL_FACTOR: Final = 4
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
 LONG_TEXT_BYTES = 4096
-
-
-class TextEncoder(Protocol):
-    """What the guard needs of ``text``'s encoder."""
-
-    def encode(self, text: str) -> list[int]:
-        """Token ids of plain text; never a special token."""
-
-
-class MessageEncoder(Protocol):
-    """What the guard needs of ``text``'s chat template."""
-
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, up to the place where the assistant speaks."""
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -102,6 +95,7 @@ class Reservation(msgspec.Struct, frozen=True):
     wish: Wish
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
+    compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -112,15 +106,16 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """What a request's text became, and how many of its messages are not in it."""
+    """What a request's text became, how many of its messages are not in it, and what its answer is held to."""
 
     ids: Sequence[int]
     truncated: int = 0
     duplicates: int = 0
+    grammar: Grammar | None = None
 
 
 class Guard:
-    """Admission. One writer: the event loop; only ``tokenise`` may be called on another thread."""
+    """Admission. One writer: the event loop; only ``tokenise`` and ``prompt`` may be called on another thread."""
 
     def __init__(
         self,
@@ -134,6 +129,7 @@ class Guard:
         chunk_tokens: int,
         encoder: TextEncoder,
         template: MessageEncoder,
+        grammars: GrammarCompiler,
     ) -> None:
         self.names = names
         self.shape = shape
@@ -145,6 +141,7 @@ class Guard:
         self.chunk_tokens = chunk_tokens
         self._encoder = encoder
         self._template = template
+        self._grammars = grammars
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
 
@@ -187,7 +184,7 @@ class Guard:
         most = self._work(upper, min(tokens, self.shape.slot_tokens))
         least = most if lower == upper else self._work(lower, min(tokens, self.shape.slot_tokens))
         wish = Wish(most, least, arrival.limits, request.tier, arrival.key)
-        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens)
+        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens, self._grammars.slow(request))
         answer = self.admission.ask(wish, arrival.asker)
         if isinstance(answer, Booking):
             return Held(answer, then)
@@ -217,7 +214,7 @@ class Guard:
         Raises ``InvalidRequest`` for an id outside the vocabulary and for an order of roles that the model refuses.
         """
         if request.route is Route.CHAT:
-            return self._template.encode(self._messages(request))
+            return self._template.encode(self._messages(request), _offered(request))
         shape = self.shape
         if not isinstance(request.prompt, str):
             ids = list(request.prompt)
@@ -234,18 +231,21 @@ class Guard:
     def prompt(self, request: Request) -> Prompt:
         """What the model is to read: ``tokenise``, and the oldest turns left out where the contract allows it."""
         shape, messages, ids = self.shape, self._messages(request), self.tokenise(request)
+        grammar = self._grammars.of(request)
         duplicates = len(request.messages) - len(messages)
         if shape.truncate and messages and not self._fits(request, len(ids)):
             # An answer of the default length is only wished for: at most half of the slot is kept free for it.
             most = shape.slot_tokens // 2 if request.max_tokens is None else shape.slot_tokens
             answer = min(request.max_tokens or shape.default_max_tokens, most)
-            cut = newest_turns(messages, self._template.encode, shape.slot_tokens - answer)
+            encode = partial(self._template.encode, tools=_offered(request))
+            cut = newest_turns(messages, encode, shape.slot_tokens - answer)
             if cut is not None:
-                return Prompt(cut.ids, cut.dropped, duplicates)
-        return Prompt(ids, duplicates=duplicates)
+                return Prompt(cut.ids, cut.dropped, duplicates, grammar)
+        return Prompt(ids, duplicates=duplicates, grammar=grammar)
 
-    def confirm(self, reservation: Reservation, request: Request, ids: Sequence[int]) -> Generation:
+    def confirm(self, reservation: Reservation, request: Request, prompt: Prompt) -> Generation:
         """Tighten the reservation to the true length, or release it and raise the request's own refusal."""
+        ids = prompt.ids
         try:
             max_tokens = self._fit(request, reservation.max_tokens, len(ids))
         except InvalidRequest:
@@ -255,7 +255,7 @@ class Guard:
         if not self.slots.confirm(reservation.slot, work):
             self.release(reservation)
             raise self._longer(msgspec.structs.replace(reservation.wish, most=work, least=work), reservation.asker)
-        return Generation(ids, request.sampling, max_tokens, request.ignore_eos)
+        return Generation(ids, request.sampling, max_tokens, request.ignore_eos, grammar=prompt.grammar)
 
     def _longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:
         """The refusal of what does not fit now that its length is known: booked like any other."""
@@ -287,6 +287,8 @@ class Guard:
         if request.route is Route.CHAT:
             text_bytes = sum(_utf8_bytes(message.content) for message in request.messages)
             upper = text_bytes + shape.template_tokens * (len(request.messages) + 1)
+            if request.tools:
+                upper += _TOOLS_TOKENS + _TOOL_FACTOR * _tools_bytes(request)
         elif isinstance(request.prompt, str):
             text_bytes = upper = _utf8_bytes(request.prompt)
         else:
@@ -337,6 +339,15 @@ def _too_long(request: Request, prompt_tokens: int, max_tokens: int, slot_tokens
     )
 
 
+def _offered(request: Request) -> Sequence[Tool]:
+    """The tools that the prompt tells the model about."""
+    return () if request.tool_choice.mode is ToolMode.NONE else request.tools
+
+
+def _tools_bytes(request: Request) -> int:
+    return sum(len(tool.name) + _utf8_bytes(tool.description) + len(tool.parameters) for tool in _offered(request))
+
+
 def _prompt_param(request: Request) -> str:
     return "messages" if request.route is Route.CHAT else "prompt"
 
@@ -376,4 +387,5 @@ def build_guard(contract: Contract, loaded: LoadedModel, admission: Admission, c
         chunk_tokens=info.chunk_tokens,
         encoder=loaded.encoder,
         template=loaded.template,
+        grammars=loaded.grammars,
     )

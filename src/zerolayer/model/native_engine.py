@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
+from zerolayer.model.masks import Masks
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.placement import page_note, pinning_refused
 from zerolayer.model.prefix_cache import BLOCK, Hit, Kept, PrefixCache
@@ -40,6 +41,7 @@ class NativeEngine:
         self._info = info
         self._stop_ids = list(stop_ids)
         self._prefixes = prefixes
+        self._masks = Masks(native.mask_address, native.mask_bytes, info.slots + 1, info.threads)
         self._open: dict[int, tuple[Generation, Hit | None]] = {}
 
     @classmethod
@@ -122,36 +124,50 @@ class NativeEngine:
                 sampling.frequency_penalty,
                 seed,
                 -1 if sampling.top_logprobs is None else sampling.top_logprobs,
-                [] if generation.ignore_eos else self._stop_ids,
+                [] if generation.ignore_eos and generation.grammar is None else self._stop_ids,
                 hit.entry if hit else 0,
                 hit.tokens if hit else 0,
+                generation.grammar is not None,
             )
         except ValueError as error:
             if hit:
                 self._prefixes.detach(hit)
             raise EngineFailed(f"The engine refused a generation: {error}.") from None
         self._open[slot] = (generation, hit)
+        if generation.grammar is not None:
+            self._masks.open(slot, generation.grammar)
 
     def prefill_left(self, slot: int) -> int:
         return self._live.prefill_left(slot)
 
     def step(self, plan: StepPlan) -> list[SampledToken]:
+        masks = self._masks
+        if masks.used:
+            masks.fill(self._rows_to_sample(plan))
         try:
             sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens)
         except ValueError as error:
             raise EngineFailed(f"The engine refused a step: {error}.") from None
-        return [
+        tokens = [
             SampledToken(slot, token_id, _FINISH[finish], _logprob(token_id, logprob))
             for slot, token_id, finish, logprob in sampled
         ]
+        return masks.advance(tokens) if masks.used else tokens
 
     def close(self, slot: int) -> None:
         generation, hit = self._open.pop(slot, (None, None))
         if generation is not None and generation.keep and self._live.prefill_left(slot) == 0:
             self._keep(slot, generation.prompt, generation.salt)
         self._live.close(slot)
+        self._masks.close(slot)
         if hit:  # not before: what the slot reads must not make room for what it leaves
             self._prefixes.detach(hit)
+
+    def _rows_to_sample(self, plan: StepPlan) -> Sequence[int]:
+        slot = plan.prefill_slot
+        if slot >= 0 and self._live.prefill_left(slot) == plan.prefill_tokens:
+            return (*plan.decode, slot)
+        return plan.decode
 
     def keep_constant(self, token_ids: Sequence[int]) -> None:
         """Compute a beginning that many prompts share, whole blocks of it, and never let it leave. Before the start."""

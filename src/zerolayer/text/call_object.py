@@ -83,9 +83,9 @@ class _In(Enum):
 
 
 class CallObject(Call):
-    """``{"name": ..., "arguments": ...}`` in any order; other members are read over.
+    r"""``{"name": ..., "arguments": ...}`` in any order; other members are read over.
 
-    Arguments in a text of JSON (``"{\\"a\\": 1}"``) are taken out of it.
+    Arguments in a text of JSON (``"{\"a\": 1}"``) are taken out of it.
     """
 
     def __init__(self) -> None:

@@ -93,10 +93,7 @@ class ToolCallParser:
             if not after:
                 self._raw.append(char)
             return at + 1
-        if self._form.named:
-            starts = not after
-        else:
-            starts = char == "{" and not (after and self._form.marks_each)
+        starts = not after if self._form.named else char == "{" and not (after and self._form.marks_each)
         if starts:
             self._call = NamedCall() if self._form.named else CallObject()
             self._shown = False

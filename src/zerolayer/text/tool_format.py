@@ -1,8 +1,8 @@
-"""How the supported families of models write calls of tools, as their chat templates show.
+r"""How the supported families of models write calls of tools, as their chat templates show.
 
 | family | a call |
 |---|---|
-| Hermes, Qwen | ``<tool_call>\\n{"name": "f", "arguments": {...}}\\n</tool_call>`` |
+| Hermes, Qwen | ``<tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>`` |
 | Llama 3 | the whole answer is ``{"name": "f", "parameters": {...}}``, perhaps after ``<|python_tag|>`` |
 | Mistral | ``[TOOL_CALLS][{"name": "f", "arguments": {...}}, ...]``, newer ones ``[TOOL_CALLS]f[ARGS]{...}`` |
 
@@ -40,9 +40,7 @@ HERMES: Final = ToolFormat(
 )
 LLAMA: Final = ToolFormat("llama", "<|python_tag|>", "parameters", bare=True)
 MISTRAL: Final = ToolFormat("mistral", "[TOOL_CALLS]", "arguments", before="[", between=", ", after="]")
-MISTRAL_NAMED: Final = ToolFormat(
-    "mistral-named", "[TOOL_CALLS]", "arguments", between="", named=True, marks_each=True
-)
+MISTRAL_NAMED: Final = ToolFormat("mistral-named", "[TOOL_CALLS]", "arguments", between="", named=True, marks_each=True)
 
 
 def format_of(template: str | None) -> ToolFormat:
