@@ -13,6 +13,7 @@ uint64_t mix(uint64_t z) {
 }
 
 constexpr int kBlock = 256;  // of KernelSet::exp_sum
+constexpr float kNever = -1e30f;  // a logit with the weight 0, whatever penalties make of it
 
 }  // namespace
 
@@ -50,34 +51,53 @@ void TokenHistory::clear() {
 Sampler::Sampler(const KernelSet* kernels, int vocabulary, int most_seen)
     : kernels_(kernels), vocabulary_(vocabulary), weights_(round_up(vocabulary, 16)), block_sums_(vocabulary / kBlock + 1) {
   candidates_.reserve(vocabulary);
-  saved_.reserve(most_seen);
+  saved_.reserve(most_seen + kMaxBias + kMaxStops);
 }
 
-Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHistory& history, int position) {
+Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHistory& history, const std::vector<int32_t>& stops,
+                       int position) {
   Choice choice;
-  const bool penalised = p.has_penalty();
-  if (penalised) penalise(logits, p, history);
+  const bool changed = p.changes_logits();
+  if (changed) {
+    for (const LogitBias& b : p.bias) set(logits, b.token, logits[b.token] + b.bias);
+    if (position < p.min_tokens)
+      for (const int32_t stop : stops) set(logits, stop, kNever);
+    if (p.has_penalty()) penalise(logits, p, history);
+  }
   choice.token = p.temperature == 0.0f ? kernels_->argmax(logits, vocabulary_) : draw(logits, p, position);
-  if (penalised) restore(logits);
+  if (changed) restore(logits);
   if (p.top_logprobs >= 0) report(logits, p.top_logprobs, &choice);
   return choice;
 }
 
 int Sampler::penalise(float* logits, const SamplingParameters& p, const TokenHistory& history) {
-  saved_.clear();
+  const size_t before = saved_.size();
   history.each_seen([&](int32_t token) {
     float x = logits[token];
-    saved_.push_back({x, token});
     x = x > 0.0f ? x / p.repetition_penalty : x * p.repetition_penalty;
     const int count = history.output_count(token);
     if (count > 0) x -= p.presence_penalty + p.frequency_penalty * float(count);
-    logits[token] = x;
+    set(logits, token, x);
   });
-  return int(saved_.size());
+  return int(saved_.size() - before);
 }
 
-void Sampler::restore(float* logits) const {
-  for (const Saved& saved : saved_) logits[saved.token] = saved.logit;
+void Sampler::set(float* logits, int32_t token, float x) {
+  saved_.push_back({logits[token], token});
+  logits[token] = x;
+}
+
+// Backwards: what was changed twice gets its first value.
+void Sampler::restore(float* logits) {
+  for (size_t i = saved_.size(); i > 0; i--) logits[saved_[i - 1].token] = saved_[i - 1].logit;
+  saved_.clear();
+}
+
+Choice Sampler::score(const float* logits, int token, int top_logprobs) {
+  Choice choice;
+  choice.token = token;
+  report(logits, top_logprobs, &choice);
+  return choice;
 }
 
 int Sampler::draw(const float* logits, const SamplingParameters& p, int position) {
