@@ -29,8 +29,8 @@ class Generation(msgspec.Struct, frozen=True):
 class SampledToken(msgspec.Struct, frozen=True):
     """One token that a step chose for one slot. ``finish`` is set on the last token of a generation.
 
-    A token with ``finish=STOP`` is an end-of-sequence token: it is counted, never shown. The first token of a generation
-    that asked for ``prompt_logprobs`` brings them, from the prompt's second token on.
+    A token with ``finish=STOP`` is an end-of-sequence token: it is counted, never shown. The first token of a
+    generation that asked for ``prompt_logprobs`` brings them, from the prompt's second token on.
     """
 
     slot: int

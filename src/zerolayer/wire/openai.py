@@ -11,7 +11,16 @@ from zerolayer.errors import InvalidRequest
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.json_body import decode_strict
 from zerolayer.wire.openai_fields import ChatBody, ChatMessage, CommonBody, CompletionBody
-from zerolayer.wire.openai_parameters import answers, max_tokens, sampling, stop, stream_options, tier, unsupported, within
+from zerolayer.wire.openai_parameters import (
+    answers,
+    max_tokens,
+    sampling,
+    stop,
+    stream_options,
+    tier,
+    unsupported,
+    within,
+)
 from zerolayer.wire.openai_plain import decode_plain
 from zerolayer.wire.openai_prompt import prompts
 from zerolayer.wire.schema import Message, Request, Route
@@ -154,5 +163,3 @@ def _chat_logprobs(fields: ChatBody, limits: BodyLimits) -> int | None:
         return 0
     within("top_logprobs", top, 0, limits.top_logprobs)
     return top
-
-

@@ -10,7 +10,6 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-
 _UINT64_MASK = 2**64 - 1
 
 
