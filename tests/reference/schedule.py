@@ -74,4 +74,4 @@ def together(engine: Engine, generations: Mapping[int, Generation], chunk: int =
 
 def slotless(tokens: list[SampledToken]) -> list[SampledToken]:
     """The same tokens as if slot 0 had produced them."""
-    return [SampledToken(0, token.token_id, token.finish, token.logprob) for token in tokens]
+    return [SampledToken(0, token.token_id, token.finish, token.logprob, token.prompt) for token in tokens]

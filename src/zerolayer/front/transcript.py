@@ -12,11 +12,16 @@ from zerolayer.wire.schema import CallDelta, FinishReason, Request, TokenLogprob
 
 
 class Transcript:
-    """The text of one generation as it grows. ``stops`` are the request's stop strings; none costs nothing."""
+    """The text of one generation as it grows. ``stops`` are the request's stop strings; none costs nothing.
 
-    __slots__ = ("_decoder", "_logprobs", "_matcher", "completion_tokens", "reason")
+    A ``silent`` one shows and counts nothing: its request wants no answer, only what is said about its prompt.
+    """
 
-    def __init__(self, decoder: Decoder, stops: Sequence[str]) -> None:
+    __slots__ = ("_decoder", "_logprobs", "_matcher", "_silent", "completion_tokens", "prompt_logprobs", "reason")
+
+    def __init__(self, decoder: Decoder, stops: Sequence[str], *, silent: bool = False) -> None:
+        self._silent = silent
+        self.prompt_logprobs: Sequence[TokenLogprob] = ()  # from the prompt's second token on, where asked for
         self._decoder = decoder
         self._matcher = StopMatcher(stops) if stops else None
         self._logprobs: list[TokenLogprob] = []
@@ -25,6 +30,11 @@ class Transcript:
 
     def push(self, token: SampledToken) -> str:
         """Take one token; returns the text that may be shown now (perhaps none yet) and sets ``reason``."""
+        if token.prompt:
+            self.prompt_logprobs = token.prompt
+        if self._silent:
+            self.reason = FinishReason.LENGTH
+            return ""
         self.completion_tokens += 1
         finish = token.finish
         if finish is FinishReason.STOP:  # an end-of-sequence token: counted, never shown
@@ -65,4 +75,4 @@ class Transcripts:
 
     def of(self, request: Request, call_prefix: str = "call_") -> Transcript:  # noqa: ARG002
         """For one request that is about to run. ``call_prefix`` begins the ids of tool calls."""
-        return Transcript(Decoder(self._vocabulary), request.stop)
+        return Transcript(Decoder(self._vocabulary), request.stop, silent=request.max_tokens == 0)

@@ -65,6 +65,9 @@ class Engine:
         seed: int,
         top_logprobs: int,
         stops: Sequence[int],
+        min_tokens: int = 0,
+        bias: Sequence[tuple[int, float]] = (),
+        prompt_logprobs: int = -1,
         prefix: int = 0,
         shared: int = 0,
         masked: bool = False,
@@ -76,6 +79,7 @@ class Engine:
     def step(
         self, decode: Sequence[int], prefill_slot: int, prefill_tokens: int
     ) -> list[tuple[int, int, int, tuple[float, list[tuple[int, float]]] | None]]: ...
+    def scored(self) -> list[tuple[float, list[tuple[int, float]]]]: ...
     def logits(self, tokens: NDArray[np.int32], out: NDArray[np.float32]) -> None: ...
     @property
     def mask_address(self) -> int: ...

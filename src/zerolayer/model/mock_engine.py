@@ -98,7 +98,7 @@ class MockEngine:
             state = self._slots[plan.prefill_slot]
             state.prefilled += plan.prefill_tokens
             if state.prefilled == len(state.generation.prompt):
-                sampled.append(self._sample(plan.prefill_slot))
+                sampled.append(self._scored(state.generation, self._sample(plan.prefill_slot)))
         return masks.advance(sampled) if masks.used else sampled
 
     def close(self, slot: int) -> None:
@@ -114,16 +114,23 @@ class MockEngine:
         token_id = self._allowed(slot, state) if held else self._token(state.key, state.produced)
         state.produced += 1
         finish = None
-        if token_id in self._stop_ids if held else token_id == self._eos_id and not state.generation.ignore_eos:
+        may_stop = state.produced > state.generation.sampling.min_tokens and not state.generation.ignore_eos
+        if token_id in self._stop_ids if held else token_id == self._eos_id and may_stop:
             finish = FinishReason.STOP
         elif state.produced >= state.generation.max_tokens:
             finish = FinishReason.LENGTH
-        logprob = None
         top = state.generation.sampling.top_logprobs
-        if top is not None:
-            alternatives = tuple(Alternative((token_id + i) % self._info.vocabulary, -0.5 - i) for i in range(top))
-            logprob = TokenLogprob(token_id, -0.5, alternatives)
-        return SampledToken(slot, token_id, finish, logprob)
+        return SampledToken(slot, token_id, finish, None if top is None else self._logprob(token_id, top))
+
+    def _scored(self, generation: Generation, token: SampledToken) -> SampledToken:
+        if generation.prompt_logprobs is None:
+            return token
+        scores = [self._logprob(token_id, generation.prompt_logprobs) for token_id in generation.prompt[1:]]
+        return msgspec.structs.replace(token, prompt=tuple(scores))
+
+    def _logprob(self, token_id: int, top: int) -> TokenLogprob:
+        alternatives = tuple(Alternative((token_id + i) % self._info.vocabulary, -0.5 - i) for i in range(top))
+        return TokenLogprob(token_id, -0.5, alternatives)
 
     def _allowed(self, slot: int, state: _Slot) -> int:
         """One of the tokens that the grammar allows now; every second time the first ending that it does."""

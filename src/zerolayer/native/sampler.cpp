@@ -13,6 +13,7 @@ uint64_t mix(uint64_t z) {
 }
 
 constexpr int kBlock = 256;  // of KernelSet::exp_sum
+constexpr float kNever = -1e30f;  // a logit with the weight 0, whatever penalties make of it
 
 bool allows(const uint32_t* mask, int token) { return mask[token / 32] >> (token % 32) & 1; }
 
@@ -62,23 +63,29 @@ Sampler::Sampler(const KernelSet* kernels, int vocabulary, int most_seen)
       block_sums_(vocabulary / kBlock + 1),
       masked_(round_up(vocabulary, 32)) {
   candidates_.reserve(vocabulary);
-  saved_.reserve(most_seen);
+  saved_.reserve(most_seen + kMaxBias + kMaxStops);
 }
 
-Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHistory& history, int position, const uint32_t* mask) {
+Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHistory& history, const std::vector<int32_t>& stops,
+                       int position, const uint32_t* mask) {
   Choice choice;
   float* from = mask ? masked(logits, mask) : logits;
-  const bool penalised = p.has_penalty();
-  if (penalised) penalise(from, p, history);
+  const bool changed = p.changes_logits();
+  if (changed) {
+    for (const LogitBias& b : p.bias) set(from, b.token, from[b.token] + b.bias);
+    if (position < p.min_tokens)
+      for (const int32_t stop : stops) set(from, stop, kNever);
+    if (p.has_penalty()) penalise(from, p, history);
+  }
   choice.token = p.temperature == 0.0f ? kernels_->argmax(from, vocabulary_) : draw(from, p, position);
-  if (penalised) restore(from);
-  if (mask && !allows(mask, choice.token)) choice.token = first_allowed(mask, vocabulary_);  // only NaNs: even then nothing else
+  if (changed) restore(from);
+  // Nothing is left where all that the mask allows is NaN or barred by min_tokens: even then nothing else is chosen.
+  if (mask && !allows(mask, choice.token)) choice.token = first_allowed(mask, vocabulary_);
   if (p.top_logprobs >= 0) report(logits, p.top_logprobs, &choice);
   return choice;
 }
 
 float* Sampler::masked(const float* logits, const uint32_t* mask) {
-  constexpr float kNever = -__builtin_inff();
   for (int begin = 0; begin < vocabulary_; begin += 32) {
     const uint32_t word = mask[begin / 32];
     const int count = std::min(32, vocabulary_ - begin);
@@ -92,20 +99,33 @@ float* Sampler::masked(const float* logits, const uint32_t* mask) {
 }
 
 int Sampler::penalise(float* logits, const SamplingParameters& p, const TokenHistory& history) {
-  saved_.clear();
+  const size_t before = saved_.size();
   history.each_seen([&](int32_t token) {
     float x = logits[token];
-    saved_.push_back({x, token});
     x = x > 0.0f ? x / p.repetition_penalty : x * p.repetition_penalty;
     const int count = history.output_count(token);
     if (count > 0) x -= p.presence_penalty + p.frequency_penalty * float(count);
-    logits[token] = x;
+    set(logits, token, x);
   });
-  return int(saved_.size());
+  return int(saved_.size() - before);
 }
 
-void Sampler::restore(float* logits) const {
-  for (const Saved& saved : saved_) logits[saved.token] = saved.logit;
+void Sampler::set(float* logits, int32_t token, float x) {
+  saved_.push_back({logits[token], token});
+  logits[token] = x;
+}
+
+// Backwards: what was changed twice gets its first value.
+void Sampler::restore(float* logits) {
+  for (size_t i = saved_.size(); i > 0; i--) logits[saved_[i - 1].token] = saved_[i - 1].logit;
+  saved_.clear();
+}
+
+Choice Sampler::score(const float* logits, int token, int top_logprobs) {
+  Choice choice;
+  choice.token = token;
+  report(logits, top_logprobs, &choice);
+  return choice;
 }
 
 int Sampler::draw(const float* logits, const SamplingParameters& p, int position) {

@@ -22,8 +22,8 @@ from zerolayer.front.held import HeldClients
 from zerolayer.front.pace import Pace
 from zerolayer.front.site import ConnectionLimits, Peer, Site
 from zerolayer.front.supervision import Supervisor
+from zerolayer.guard.build import build_guard
 from zerolayer.guard.deadline.admission import build_admission
-from zerolayer.guard.guard import build_guard
 from zerolayer.model.cost import CostTable
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs

@@ -16,6 +16,7 @@ class StreamOptions(Struct):
     """``stream_options``."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class ResponseFormat(Struct):
@@ -59,7 +60,8 @@ class CommonBody(Struct, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     ignore_eos: bool | None = None
-    logit_bias: dict[str, Raw] | None = None
+    min_tokens: int | None = None
+    logit_bias: dict[str, float] | None = None
     deadline_ms: float | None = None
     service_tier: str | None = None
 

@@ -10,6 +10,8 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
+_UINT64_MASK = 2**64 - 1
+
 
 class Route(StrEnum):
     """The API that a request came through; it decides the shape of the reply."""
@@ -111,7 +113,7 @@ class CallDelta(msgspec.Struct, frozen=True, gc=False):
 class Sampling(msgspec.Struct, frozen=True, gc=False):
     """How the next token is chosen. Zero or one means "off" as noted; every field is range-checked by the decoder.
 
-    Order of application: penalties, temperature, min-p, top-k, top-p, one uniform number.
+    Order of application: bias, minimum, penalties, temperature, min-p, top-k, top-p, one uniform number.
     """
 
     temperature: float = 1.0  # 0 = greedy
@@ -123,6 +125,12 @@ class Sampling(msgspec.Struct, frozen=True, gc=False):
     frequency_penalty: float = 0.0  # 0 = off; over output
     seed: int | None = None  # None: a fresh one
     top_logprobs: int | None = None  # None: no logprobs; 0: the chosen token's only
+    logit_bias: tuple[tuple[int, float], ...] = ()  # token id and what is added to its logit; each id once
+    min_tokens: int = 0  # no end-of-sequence token before that many
+
+
+PromptText = str | Sequence[int]
+"""A text, or its token ids."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -134,7 +142,7 @@ class Request(msgspec.Struct, frozen=True):
     route: Route
     model: str
     messages: tuple[Message, ...] = ()
-    prompt: str | Sequence[int] = ""
+    prompt: PromptText = ""
     sampling: Sampling = Sampling()
     max_tokens: int | None = None  # None: the client named none; the guard applies the contract's default
     stop: tuple[str, ...] = ()
@@ -153,6 +161,28 @@ class Request(msgspec.Struct, frozen=True):
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
     output: OutputFormat | None = None  # None: free text
+    n: int = 1  # answers to each prompt
+    further: tuple[PromptText, ...] = ()  # prompts beside the first one
+    continuous_usage: bool = False  # every event of a stream tells the usage so far
+
+    @property
+    def answers(self) -> int:
+        """How many generations this asks for."""
+        return self.n * (1 + len(self.further))
+
+    def each(self) -> list[Request]:
+        """A request for every answer, prompt by prompt. The seeds of one prompt's answers follow each other."""
+        if self.answers == 1:
+            return [self]
+        replace, sampling, seed = msgspec.structs.replace, self.sampling, self.sampling.seed
+        samplings = [
+            sampling if seed is None else replace(sampling, seed=(seed + i) & _UINT64_MASK) for i in range(self.n)
+        ]
+        return [
+            replace(self, prompt=prompt, sampling=chosen, n=1, further=())
+            for prompt in (self.prompt, *self.further)
+            for chosen in samplings
+        ]
 
 
 class Alternative(msgspec.Struct, frozen=True):
