@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from zerolayer.model.engine import SampledToken
 from zerolayer.text.decode import Decoder
 from zerolayer.text.stop import StopMatcher
-from zerolayer.wire.schema import FinishReason, TokenLogprob
+from zerolayer.text.vocabulary import Vocabulary
+from zerolayer.wire.schema import CallDelta, FinishReason, Request, TokenLogprob
 
 
 class Transcript:
@@ -44,9 +45,24 @@ class Transcript:
         self.reason = finish
         return text
 
+    def take_calls(self) -> Sequence[CallDelta]:
+        """Pieces of tool calls since the last call. Of one step they stand after its text; no text follows a call."""
+        return ()
+
     def take_logprobs(self) -> Sequence[TokenLogprob]:
         """Log probabilities of the tokens since the last call; each leaves with the text that it completes."""
         if not self._logprobs:
             return ()
         taken, self._logprobs = self._logprobs, []
         return taken
+
+
+class Transcripts:
+    """Makes the transcript of a request."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def of(self, request: Request, call_prefix: str = "call_") -> Transcript:  # noqa: ARG002
+        """For one request that is about to run. ``call_prefix`` begins the ids of tool calls."""
+        return Transcript(Decoder(self._vocabulary), request.stop)

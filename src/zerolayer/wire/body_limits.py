@@ -21,4 +21,6 @@ class BodyLimits(msgspec.Struct, frozen=True, kw_only=True):
     stop_chars: int = 1024
     n: int = 1
     top_logprobs: int = 20
+    tools: int = 128
+    schema_bytes: int = 65_536  # of all JSON schemas of one request together
     outside: Literal["refuse", "clamp"] = "refuse"

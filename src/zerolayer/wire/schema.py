@@ -23,6 +23,7 @@ class FinishReason(StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
 
 
 class Tier(IntEnum):
@@ -36,11 +37,75 @@ class Tier(IntEnum):
 class Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """One message of a conversation: a segment border in the context, nothing more.
 
-    Decoded straight from JSON, a message with further members is refused: ``openai`` knows what they mean.
+    ``CallTurn`` and ``ToolResult`` add what tools need. Decoded straight from JSON, a message
+    with further members is refused: ``openai`` knows what they mean.
     """
 
     role: str
     content: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
+    """A call that the assistant made. ``arguments`` is JSON text as the model wrote it: it may be invalid or cut."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class CallTurn(Message, frozen=True):
+    """A message of the assistant that calls tools; ``content`` is what it said before."""
+
+    calls: tuple[ToolCall, ...] = ()
+
+
+class ToolResult(Message, frozen=True):
+    """What a tool answered: role "tool". ``name`` is the tool's, "" where neither the client nor the calls tell."""
+
+    call_id: str = ""
+    name: str = ""
+
+
+class Tool(msgspec.Struct, frozen=True, gc=False):
+    """A function that the model may call. ``parameters`` is the JSON text of a JSON schema, b"" for none."""
+
+    name: str
+    description: str = ""
+    parameters: bytes = b""
+    strict: bool = False  # calls made of free will follow ``parameters`` too
+
+
+class ToolMode(StrEnum):
+    """Whether the model calls tools."""
+
+    AUTO = "auto"  # as it likes
+    NONE = "none"
+    REQUIRED = "required"  # at least one
+
+
+class ToolChoice(msgspec.Struct, frozen=True):
+    """``names`` are the tools that may be called, () for all; one named tool is REQUIRED with that name."""
+
+    mode: ToolMode = ToolMode.AUTO
+    names: tuple[str, ...] = ()
+
+
+class OutputFormat(msgspec.Struct, frozen=True, gc=False):
+    """The answer is one JSON value that ``schema``, the JSON text of a JSON schema, allows; b"": any object."""
+
+    schema: bytes = b""
+
+
+class CallDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the call number ``index`` of a reply. The first piece of a call has id and name, all others neither.
+
+    ``arguments`` are the next characters of its JSON text, perhaps none.
+    """
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
 
 
 class Sampling(msgspec.Struct, frozen=True, gc=False):
@@ -84,6 +149,10 @@ class Request(msgspec.Struct, frozen=True):
     ticket: str = ""
     session: str = ""
     tier: Tier = Tier.DEFAULT
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_tool_calls: bool = True
+    output: OutputFormat | None = None  # None: free text
 
 
 class Alternative(msgspec.Struct, frozen=True):
