@@ -29,7 +29,7 @@ from zerolayer.wire.openai_stream import StreamWriter
 from zerolayer.wire.schema import Account, Request
 
 Decode = Callable[[bytes, BodyLimits], Request]
-Answer = Callable[[Exchange, Request], tuple[Transcript, Form]]
+Answer = Callable[[Exchange, Request, Prompt], tuple[Transcript, Form]]
 """Who collects a request's tokens, and in which form they leave."""
 
 
@@ -169,7 +169,7 @@ class Generator:
     ) -> None:
         verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
         generation = self._guard.confirm(reservation, request, prompt.ids)
-        transcript, form = self._answer(exchange, request)
+        transcript, form = self._answer(exchange, request, prompt)
         reply = Reply(
             exchange,
             transcript,
@@ -189,7 +189,7 @@ class Generator:
         self._dispatcher.cancel(slot)
         reply.abandon()
 
-    def _openai(self, exchange: Exchange, request: Request) -> tuple[Transcript, Form]:
+    def _openai(self, exchange: Exchange, request: Request, _prompt: Prompt) -> tuple[Transcript, Form]:
         transcript = Transcript(Decoder(self._vocabulary), request.stop)
         return transcript, self._form(exchange, request, transcript)
 

@@ -45,6 +45,11 @@ class Transcript:
         self.reason = finish
         return text
 
+    @property
+    def stopped_by(self) -> str:
+        """The stop string that ended the text; "" for none."""
+        return "" if self._matcher is None else self._matcher.met
+
     def take_calls(self) -> Sequence[CallDelta]:
         """Pieces of tool calls since the last call. Of one step they stand after its text; no text follows a call."""
         return ()

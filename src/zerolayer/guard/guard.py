@@ -216,8 +216,8 @@ class Guard:
 
         Raises ``InvalidRequest`` for an id outside the vocabulary and for an order of roles that the model refuses.
         """
-        if request.route is Route.CHAT:
-            return self._template.encode(self._messages(request))
+        if request.route is not Route.COMPLETIONS:
+            return self._template.encode(self._messages(request)) + self._prefill(request)
         shape = self.shape
         if not isinstance(request.prompt, str):
             ids = list(request.prompt)
@@ -237,11 +237,13 @@ class Guard:
         duplicates = len(request.messages) - len(messages)
         if shape.truncate and messages and not self._fits(request, len(ids)):
             # An answer of the default length is only wished for: at most half of the slot is kept free for it.
-            most = shape.slot_tokens // 2 if request.max_tokens is None else shape.slot_tokens
+            wished = request.max_tokens is None or request.fills_slot
+            most = shape.slot_tokens // 2 if wished else shape.slot_tokens
             answer = min(request.max_tokens or shape.default_max_tokens, most)
-            cut = newest_turns(messages, self._template.encode, shape.slot_tokens - answer)
+            prefill = self._prefill(request)
+            cut = newest_turns(messages, self._template.encode, shape.slot_tokens - answer - len(prefill))
             if cut is not None:
-                return Prompt(cut.ids, cut.dropped, duplicates)
+                return Prompt(cut.ids + prefill, cut.dropped, duplicates)
         return Prompt(ids, duplicates=duplicates)
 
     def confirm(self, reservation: Reservation, request: Request, ids: Sequence[int]) -> Generation:
@@ -284,8 +286,8 @@ class Guard:
     def _bounds(self, request: Request) -> tuple[int, int, int]:
         """Bytes of text, and bounds of the prompt's tokens: no token stands for less than a byte."""
         shape = self.shape
-        if request.route is Route.CHAT:
-            text_bytes = sum(_utf8_bytes(message.content) for message in request.messages)
+        if request.route is not Route.COMPLETIONS:
+            text_bytes = _utf8_bytes(request.prefill) + sum([_utf8_bytes(turn.content) for turn in request.messages])
             upper = text_bytes + shape.template_tokens * (len(request.messages) + 1)
         elif isinstance(request.prompt, str):
             text_bytes = upper = _utf8_bytes(request.prompt)
@@ -295,8 +297,10 @@ class Guard:
                 raise _too_long(request, upper, request.max_tokens or 1, shape.slot_tokens)
             return 0, max(1, upper), max(1, upper)
         lower = text_bytes // shape.longest_piece_bytes
-        truncates = shape.truncate and request.route is Route.CHAT
+        truncates = shape.truncate and request.route is not Route.COMPLETIONS
         if lower > shape.slot_tokens and not truncates:
+            if request.fills_slot:
+                raise _too_long(request, lower, 1, shape.slot_tokens)
             raise Infeasible(
                 f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
                 param=_prompt_param(request),
@@ -312,7 +316,11 @@ class Guard:
         return min(wanted, self.shape.slot_tokens - prompt_tokens)
 
     def _fits(self, request: Request, prompt_tokens: int) -> bool:
-        return prompt_tokens + (request.max_tokens or 1) <= self.shape.slot_tokens
+        asked = 1 if request.fills_slot else request.max_tokens or 1
+        return prompt_tokens + asked <= self.shape.slot_tokens
+
+    def _prefill(self, request: Request) -> list[int]:
+        return self._encoder.encode(request.prefill) if request.prefill else []
 
     def _messages(self, request: Request) -> Sequence[Message]:
         return without_repeats(request.messages) if self.shape.drop_duplicates else request.messages
@@ -330,6 +338,10 @@ class Guard:
 
 
 def _too_long(request: Request, prompt_tokens: int, max_tokens: int, slot_tokens: int) -> ContextTooLong:
+    if request.fills_slot:  # in the words that Anthropic's clients look for, to shorten the conversation themselves
+        return ContextTooLong(
+            f"prompt is too long: {prompt_tokens} tokens > {slot_tokens - 1} maximum", param=_prompt_param(request)
+        )
     return ContextTooLong(
         f"the prompt has {prompt_tokens} tokens and asks for {max_tokens} more; a slot holds {slot_tokens}. "
         "Shorten the prompt or lower max_tokens",
@@ -338,7 +350,7 @@ def _too_long(request: Request, prompt_tokens: int, max_tokens: int, slot_tokens
 
 
 def _prompt_param(request: Request) -> str:
-    return "messages" if request.route is Route.CHAT else "prompt"
+    return "prompt" if request.route is Route.COMPLETIONS else "messages"
 
 
 def _utf8_bytes(text: str) -> int:

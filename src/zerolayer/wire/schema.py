@@ -16,6 +16,7 @@ class Route(StrEnum):
 
     CHAT = "chat.completions"
     COMPLETIONS = "completions"
+    MESSAGES = "messages"  # Anthropic's
 
 
 class FinishReason(StrEnum):
@@ -126,7 +127,7 @@ class Sampling(msgspec.Struct, frozen=True, gc=False):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, flat: ``messages`` on the chat route, ``prompt`` (text or token ids) on the completions route.
+    """One request, flat: ``prompt`` (text or token ids) on the completions route, ``messages`` on all others.
 
     Ages in milliseconds, points in time in Unix milliseconds; None and "" where the client said nothing.
     """
@@ -153,6 +154,8 @@ class Request(msgspec.Struct, frozen=True):
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
     output: OutputFormat | None = None  # None: free text
+    prefill: str = ""  # what the assistant's answer begins with; the model goes on from there
+    fills_slot: bool = False  # an answer that finds no more room in its slot ends there, rather than being refused
 
 
 class Alternative(msgspec.Struct, frozen=True):
