@@ -13,6 +13,8 @@ CALL = {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Ul
 RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "rain"}
 IMAGE = {"type": "image", "source": {"type": "url", "url": "http://169.254.169.254/"}}
 
+SHOWN = RESULT | {"content": [IMAGE]}
+
 
 def turns(*given: dict[str, Any], **members: Any) -> tuple[Message, ...]:
     return messages(messages=list(given), **members).messages
@@ -103,7 +105,7 @@ def test_an_empty_last_turn_of_the_assistant_is_no_turn(content: Any) -> None:
         ([user([text("x"), {"type": "document"}])], "messages[0].content[1].type"),
         ([user([{"type": "text"}])], "messages[0].content[0].text"),
         ([user("x"), assistant([{"type": "server_tool_use"}])], "messages[1].content[0].type"),
-        ([user("x"), assistant([CALL]), user([RESULT | {"content": [IMAGE]}])], "messages[2].content[0].content[0].type"),
+        ([user("x"), assistant([CALL]), user([SHOWN])], "messages[2].content[0].content[0].type"),
         ([user("x"), assistant([CALL]), user([RESULT | {"tool_use_id": "t9"}])], "messages[2].content[0].tool_use_id"),
         ([user([RESULT])], "messages[0].content[0].tool_use_id"),
         ([user("x"), assistant([CALL | {"input": "{}"}]), user([RESULT])], "messages[1].content[0].input"),
