@@ -15,7 +15,6 @@ import msgspec
 
 from zerolayer.errors import (
     BeyondHorizon,
-    ContextTooLong,
     Infeasible,
     InvalidRequest,
     ModelNotFound,
@@ -28,6 +27,7 @@ from zerolayer.guard.deadline.limits import Limits, read_limits
 from zerolayer.guard.deadline.tickets import Asker, read_asker
 from zerolayer.guard.encoders import GrammarCompiler, MessageEncoder, TextEncoder
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
+from zerolayer.guard.length import prompt_param, too_long, utf8_bytes
 from zerolayer.guard.offered import offered, tools_tokens
 from zerolayer.guard.overflow import newest_turns, without_repeats
 from zerolayer.model.cost import CostTable
@@ -218,7 +218,7 @@ class Guard:
         Raises ``InvalidRequest`` for an id outside the vocabulary and for an order of roles that the model refuses.
         """
         if request.route is not Route.COMPLETIONS:
-            return self._template.encode(self._messages(request), offered(request))
+            return self._template.encode(self._messages(request), offered(request)) + self._prefill(request)
         shape = self.shape
         if not isinstance(request.prompt, str):
             ids = list(request.prompt)
@@ -257,12 +257,13 @@ class Guard:
         duplicates = len(request.messages) - len(messages)
         if shape.truncate and messages and not self._fits(request, len(ids)):
             # An answer of the default length is only wished for: at most half of the slot is kept free for it.
-            most = shape.slot_tokens // 2 if request.max_tokens is None else shape.slot_tokens
+            wished = request.max_tokens is None or request.fills_slot
+            most = shape.slot_tokens // 2 if wished else shape.slot_tokens
             answer = min(request.max_tokens or shape.default_max_tokens, most)
-            encode = partial(self._template.encode, tools=offered(request))
-            cut = newest_turns(messages, encode, shape.slot_tokens - answer)
+            prefill, encode = self._prefill(request), partial(self._template.encode, tools=offered(request))
+            cut = newest_turns(messages, encode, shape.slot_tokens - answer - len(prefill))
             if cut is not None:
-                return Prompt(cut.ids, cut.dropped, duplicates, grammar)
+                return Prompt(cut.ids + prefill, cut.dropped, duplicates, grammar)
         return Prompt(ids, duplicates=duplicates, grammar=grammar)
 
     def confirm(self, reservation: Reservation, request: Request, prompts: Sequence[Prompt]) -> list[Generation]:
@@ -326,22 +327,24 @@ class Guard:
         """Bytes of text, and bounds of the prompt's tokens: no token stands for less than a byte."""
         shape = self.shape
         if request.route is not Route.COMPLETIONS:
-            text_bytes = sum(_utf8_bytes(message.content) for message in request.messages)
+            text_bytes = utf8_bytes(request.prefill) + sum([utf8_bytes(turn.content) for turn in request.messages])
             upper = text_bytes + shape.template_tokens * (len(request.messages) + 1)
             upper += tools_tokens(request)
         elif isinstance(request.prompt, str):
-            text_bytes = upper = _utf8_bytes(request.prompt)
+            text_bytes = upper = utf8_bytes(request.prompt)
         else:
             upper = len(request.prompt)
             if upper > shape.slot_tokens:
-                raise _too_long(request, upper, request.max_tokens or 1, shape.slot_tokens)
+                raise too_long(request, upper, request.max_tokens or 1, shape.slot_tokens)
             return 0, max(1, upper), max(1, upper)
         lower = text_bytes // shape.longest_piece_bytes
         truncates = shape.truncate and request.route is not Route.COMPLETIONS
         if lower > shape.slot_tokens and not truncates:
+            if request.fills_slot:
+                raise too_long(request, lower, 1, shape.slot_tokens)
             raise Infeasible(
                 f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
-                param=_prompt_param(request),
+                param=prompt_param(request),
             )
         return text_bytes, max(1, min(lower, shape.slot_tokens)), min(upper + 1, shape.slot_tokens)
 
@@ -350,11 +353,15 @@ class Guard:
         if prompt_tokens == 0:
             raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
         if not self._fits(request, prompt_tokens):
-            raise _too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
+            raise too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
         return min(wanted, self.shape.slot_tokens - prompt_tokens)
 
     def _fits(self, request: Request, prompt_tokens: int) -> bool:
-        return prompt_tokens + (request.max_tokens or 1) <= self.shape.slot_tokens
+        asked = 1 if request.fills_slot else request.max_tokens or 1
+        return prompt_tokens + asked <= self.shape.slot_tokens
+
+    def _prefill(self, request: Request) -> list[int]:
+        return self._encoder.encode(request.prefill) if request.prefill else []
 
     def _messages(self, request: Request) -> Sequence[Message]:
         return without_repeats(request.messages) if self.shape.drop_duplicates else request.messages
@@ -371,22 +378,6 @@ class Guard:
         return max(1, min(default, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
 
 
-def _too_long(request: Request, prompt_tokens: int, max_tokens: int, slot_tokens: int) -> ContextTooLong:
-    return ContextTooLong(
-        f"the prompt has {prompt_tokens} tokens and asks for {max_tokens} more; a slot holds {slot_tokens}. "
-        "Shorten the prompt or lower max_tokens",
-        param=_prompt_param(request),
-    )
-
-
-def _prompt_param(request: Request) -> str:
-    return "prompt" if request.route is Route.COMPLETIONS else "messages"
-
-
 def _is_scored(request: Request) -> bool:
     """Whether the reply shows the prompt with its log probabilities."""
     return request.echo and request.sampling.top_logprobs is not None
-
-
-def _utf8_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

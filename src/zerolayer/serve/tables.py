@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerolayer.contract import Contract
+from zerolayer.front.anthropic import Messages
+from zerolayer.front.anthropic_form import MessageAnswers
 from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.dispatch import Dispatcher
@@ -25,6 +27,7 @@ from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
 from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
 from zerolayer.front.site import Site
+from zerolayer.front.transcript import Transcripts
 from zerolayer.guard.guard import Guard
 from zerolayer.serve.entrances import Routers
 from zerolayer.text.vocabulary_file import pack
@@ -44,6 +47,7 @@ class Rooms:
     held: HeldClients
     site: Site
     helper: Executor
+    compiler: Executor
 
 
 class Tables:
@@ -53,6 +57,7 @@ class Tables:
         self._rooms = rooms
         self._limits = body_limits(rooms.contract)
         self.models = self._build_models()
+        self._transcripts = Transcripts(rooms.loaded.vocabulary, rooms.loaded.tool_format)
         guard = rooms.guard
         health = Health(guard)
         self.grpc_health = GrpcHealth(lambda: guard.closed, frozenset({SERVICE}))
@@ -62,7 +67,9 @@ class Tables:
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
         inference = self._inference(HttpFraming(), counter)
-        return service_table(self._generator(), inference, counter, self.models, health)
+        answers = MessageAnswers(self._rooms.guard.names.served, self._transcripts)
+        messages = Messages(self._generator(answers), counter)
+        return service_table(self._generator(), messages, inference, counter, self.models, health)
 
     def _methods(self, counter: TokenCounter) -> dict[str, Method]:
         methods = inference_methods(self._inference(GrpcFraming(), counter))
@@ -94,7 +101,9 @@ class Tables:
             site=rooms.site,
             limits=self._limits,
             vocabulary=rooms.loaded.vocabulary,
+            transcripts=self._transcripts,
             helper=rooms.helper,
+            compiler=rooms.compiler,
             held=rooms.held,
             answer=answer,
         )
@@ -108,4 +117,5 @@ class Tables:
             "threads": info.threads,
             "slots": info.slots,
         }
-        return Models(rooms.guard, int(time.time()), served_by, pack(rooms.loaded.vocabulary))
+        longest = rooms.contract.limits.max_tokens
+        return Models(rooms.guard, int(time.time()), served_by, pack(rooms.loaded.vocabulary), longest)
