@@ -27,6 +27,19 @@ def client(service) -> Iterator[anthropic.Anthropic]:
         yield client
 
 
+WEATHER = {
+    "name": "weather",
+    "description": "Tells it.",
+    "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+CALLING = """I look. <tool_call>
+{"name": "weather", "arguments": {"city": "Ulm"}}
+</tool_call>
+<tool_call>
+{"name": "weather", "arguments": {"city": "Köln"}}
+</tool_call>"""
+
+
 def create(client: anthropic.Anthropic, **members):
     return client.messages.create(**{"model": "echo", "max_tokens": 64, "messages": ASK, **members})
 
@@ -52,7 +65,8 @@ def test_the_stream_helper_collects_the_message_that_a_plain_call_gives(client):
         streamed = stream.get_final_message()
     whole = create(client)
     assert "".join(pieces) == "Say this."
-    assert (streamed.content, streamed.stop_reason, streamed.usage) == (whole.content, whole.stop_reason, whole.usage)
+    assert streamed.content[0].text == whole.content[0].text
+    assert (streamed.stop_reason, streamed.usage) == (whole.stop_reason, whole.usage)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -71,6 +85,60 @@ def test_a_count_is_what_a_call_is_billed(client):
     assert counted.input_tokens == create(client, system="Be kind.").usage.input_tokens
 
 
+def call(client: anthropic.Anthropic, *, stream: bool, max_tokens: int = 256):
+    asked = {"model": "echo", "max_tokens": max_tokens, "messages": [{"role": "user", "content": CALLING}]}
+    if not stream:
+        return client.messages.create(**asked, tools=[WEATHER])
+    with client.messages.stream(**asked, tools=[WEATHER]) as events:
+        return events.get_final_message()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_of_tools_are_blocks(client, stream):
+    message = call(client, stream=stream)
+    text, *calls = message.content
+    assert (text.type, text.text.strip(), message.stop_reason) == ("text", "I look.", "tool_use")
+    assert [(block.type, block.name, block.input) for block in calls] == [
+        ("tool_use", "weather", {"city": "Ulm"}),
+        ("tool_use", "weather", {"city": "Köln"}),
+    ]
+    assert len({block.id for block in calls}) == 2
+    assert all(block.id.startswith("toolu_") for block in calls)
+
+
+def test_a_call_s_input_grows_with_its_tokens(client):
+    with client.messages.stream(
+        model="echo", max_tokens=256, messages=[{"role": "user", "content": CALLING}], tools=[WEATHER]
+    ) as events:
+        pieces = [event.partial_json for event in events if event.type == "input_json"]
+    assert len(pieces) > 10
+
+
+@pytest.mark.parametrize(("stream", "shown"), [(False, {"INVALID_JSON": '{"ci'}), (True, {})])
+def test_a_call_that_was_cut_says_so(client, stream, shown):
+    cut = CALLING.index("ty") - CALLING.index("I look")
+    message = call(client, stream=stream, max_tokens=cut)
+    assert (message.content[-1].input, message.stop_reason) == (shown, "max_tokens")
+
+
+def test_a_result_goes_back_to_the_model(client):
+    first = call(client, stream=False)
+    calls = [block.id for block in first.content if block.type == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": call_id, "content": "rain"} for call_id in calls]
+    turns = [
+        {"role": "user", "content": CALLING},
+        {"role": "assistant", "content": first.content},
+        {"role": "user", "content": results},
+    ]
+    answer = create(client, messages=turns, tools=[WEATHER])
+    assert (answer.content[0].text, answer.stop_reason) == ("rain", "end_turn")
+
+
+def test_a_count_with_tools_is_what_a_call_is_billed(client):
+    counted = client.messages.count_tokens(model="echo", messages=ASK, tools=[WEATHER])
+    assert counted.input_tokens == create(client, tools=[WEATHER]).usage.input_tokens
+
+
 def test_models(client):
     assert [model.id for model in client.models.list()] == ["echo"]
     assert client.models.retrieve("echo").lifecycle == "active"
@@ -87,9 +155,9 @@ def test_errors_have_the_types_that_the_client_knows(client):
     assert (unknown.value.type, unknown.value.error_code) == ("not_found_error", "model_not_found")
     assert unknown.value.request_id
     with pytest.raises(anthropic.BadRequestError) as wrong:
-        create(client, temperature=2)
+        create(client, max_tokens=0)
     assert wrong.value.type == "invalid_request_error"
-    assert "temperature" in wrong.value.api_message
+    assert "max_tokens" in wrong.value.api_message
 
 
 def test_a_draining_service_is_overloaded(client, service):
