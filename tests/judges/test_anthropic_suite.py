@@ -2,18 +2,20 @@
 
 What runs: messages, counting and models, plain and beta, synchronous and asynchronous, with loose and strict validation
 of replies. Left out: all other files (batches, files, skills, agents and the administration of Anthropic's platform,
-which are no part of this service); the ``aiohttp`` variants, which test the SDK's other transport; and the tests named
-in ``REFUSED``. Their conftest is replaced, for it imports recorders that these tests do not use.
+which are no part of this service), and the ``aiohttp`` variants, which test the SDK's other transport. The tests of
+``create`` with all parameters send a tool whose ``strict`` schema has "bar" in the place of a schema, which is a 400
+here; they run with that one value mended. The conftest is replaced: theirs imports recorders that are not used here.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,8 +26,8 @@ from reference.tiny_model import LLAMA_64, write_tiny_model
 
 pytestmark = pytest.mark.judge
 FILES = ("test_messages.py", "test_models.py", "beta/test_messages.py", "beta/test_models.py")
-# They send a tool with "location": "bar" in the place of a JSON schema, and want it kept strictly: 400 here.
-REFUSED = ("create_with_all_params", "count_tokens_with_all_params")
+MALFORMED = "create_with_all_params"
+MENDED = {"test_messages.py": "test_messages_mended.py", "beta/test_messages.py": "beta/test_messages_mended.py"}
 CONTRACT = """
 [model]
 aliases = ["*"]
@@ -86,14 +88,14 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def run(suite: Path, url: str, *chosen: str) -> dict[str, str]:
+def run(suite: Path, url: str, names: Iterable[str], chosen: str) -> dict[str, str]:
     """Each test's name with its outcome."""
     report = suite / "report.xml"
-    files = [f"tests/api_resources/{name}" for name in FILES]
+    files = [f"tests/api_resources/{name}" for name in names]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "PYTEST_"))}
     quiet = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(suite), f"--junitxml={report}"]
     environment |= {"TEST_API_BASE_URL": url, "PYTHONPATH": str(suite)}
-    command = [sys.executable, "-m", "pytest", *quiet, "-k", " and ".join(chosen), *files]
+    command = [sys.executable, "-m", "pytest", *quiet, "-k", chosen, *files]
     subprocess.run(command, cwd=suite, env=environment, capture_output=True, check=False)
     cases = ET.parse(report).getroot().iter("testcase")
     return {
@@ -104,7 +106,22 @@ def run(suite: Path, url: str, *chosen: str) -> dict[str, str]:
     }
 
 
+def failures(outcomes: dict[str, str]) -> list[str]:
+    return [name for name, outcome in outcomes.items() if outcome != "passed"]
+
+
 def test_every_applicable_test_of_the_sdk_passes(suite: Path, url: str) -> None:
-    outcomes = run(suite, url, "not aiohttp", *[f"not {name}" for name in REFUSED])
-    assert [name for name, outcome in outcomes.items() if outcome != "passed"] == []
+    outcomes = run(suite, url, FILES, f"not aiohttp and not {MALFORMED}")
+    assert failures(outcomes) == []
     assert len(outcomes) > 100
+
+
+def test_with_its_schema_mended_a_call_with_every_member_of_the_api_is_served(suite: Path, url: str) -> None:
+    folder = suite / "tests" / "api_resources"
+    for name, mended in MENDED.items():
+        text = (folder / name).read_text()
+        assert '"location": "bar"' in text
+        (folder / mended).write_text(re.sub(r'"(location|unit)": "bar"', r'"\1": {"type": "boolean"}', text))
+    outcomes = run(suite, url, MENDED.values(), f"not aiohttp and {MALFORMED}")
+    assert failures(outcomes) == []
+    assert len(outcomes) >= 16
