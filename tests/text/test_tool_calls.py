@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -43,8 +43,10 @@ def parse(form: ToolFormat, pieces: list[str]) -> Found:
         (HERMES, '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>', "", [("add", '{"a": 1}')]),
         (
             HERMES,
-            'Let me see.\n\n<tool_call>{"name":"add","arguments":{}}</tool_call>\n<tool_call>'
-            '{"name": "get_weather", "arguments": {"city": "}\\"{"}}</tool_call>\nDone.',
+            (
+                'Let me see.\n\n<tool_call>{"name":"add","arguments":{}}</tool_call>\n<tool_call>'
+                '{"name": "get_weather", "arguments": {"city": "}\\"{"}}</tool_call>\nDone.'
+            ),
             "Let me see.",
             [("add", "{}"), ("get_weather", '{"city": "}\\"{"}')],
         ),
@@ -129,7 +131,7 @@ def answers(draw: st.DrawFn) -> tuple[ToolFormat, str]:
 def test_any_chunking_gives_the_same_calls_and_the_same_text(answer: tuple[ToolFormat, str], cuts: list[int]) -> None:
     form, text = answer
     borders = sorted({0, *(min(cut, len(text)) for cut in cuts), len(text)})
-    pieces = [text[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+    pieces = [text[a:b] for a, b in pairwise(borders)]
     assert parse(form, pieces) == parse(form, [text])
     assert parse(form, list(text)) == parse(form, [text])
 

@@ -136,15 +136,12 @@ def _engine(
     context = contract.context
     step_us = contract.engine.mock_step_us
     if step_us is not None:
-        return MockEngine(
+        return mock_engine(
+            vocabulary,
             slots=context.slots,
             slot_tokens=context.slot_tokens,
             chunk_tokens=context.chunk_tokens,
             step_us=step_us,
-            vocabulary=vocabulary.size,
-            reserved_ids=vocabulary.special_ids.values(),
-            stop_ids=vocabulary.eos_ids,
-            endings=_endings(vocabulary),
         )
     if context.slot_tokens > config.context:
         raise StartupError(
@@ -183,10 +180,20 @@ def _engine(
     )
 
 
-def _endings(vocabulary: Vocabulary) -> list[int]:
-    """Tokens that end something in JSON, for the mock engine; the end of the answer first."""
+def mock_engine(vocabulary: Vocabulary, *, slots: int, slot_tokens: int, chunk_tokens: int, step_us: int) -> MockEngine:
+    """A mock engine that speaks ``vocabulary``."""
     ids = {piece: token_id for token_id, piece in enumerate(vocabulary.pieces)}
-    return [*sorted(vocabulary.eos_ids), *(ids[piece] for piece in (b'"', b"}", b"]") if piece in ids)]
+    return MockEngine(
+        slots=slots,
+        slot_tokens=slot_tokens,
+        chunk_tokens=chunk_tokens,
+        step_us=step_us,
+        vocabulary=vocabulary.size,
+        reserved_ids=vocabulary.special_ids.values(),
+        stop_ids=vocabulary.eos_ids,
+        # The end of the answer, of texts, of objects, of lists, and of the first half of an address.
+        endings=[*sorted(vocabulary.eos_ids), *(ids[piece] for piece in (b'"', b"}", b"]", b"@") if piece in ids)],
+    )
 
 
 def _exact(wanted: str, weights: Weights) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -133,21 +134,18 @@ class MockEngine:
         return TokenLogprob(token_id, -0.5, alternatives)
 
     def _allowed(self, slot: int, state: _Slot) -> int:
-        """One of the tokens that the grammar allows now; every second time the first ending that it does."""
-        begin = slot * self._row_words
-        words = self._rows[begin : begin + self._row_words]
-
-        def allows(token_id: int) -> bool:
-            return bool(words[token_id // 32] >> (token_id % 32) & 1)
-
+        """One of the tokens that the grammar allows now; every second time an ending, if it allows one."""
+        words: list[int] = self._rows[slot * self._row_words : (slot + 1) * self._row_words]
         drawn = _mix(state.key + state.produced * _MIX)
-        if drawn & 1:
-            for token_id in self._endings:
-                if allows(token_id):
-                    return token_id
-        size = self._info.vocabulary
-        start = (drawn >> 1) % size
-        return next((at % size for at in range(start, start + size) if allows(at % size)), 0)
+        ends: list[int] = [token_id for token_id in self._endings if words[token_id // 32] >> (token_id % 32) & 1]
+        if ends and drawn & 1:
+            return ends[(drawn >> 8) % len(ends)]
+        start = (drawn >> 1) % self._row_words
+        for at in chain(range(start, self._row_words), range(start)):
+            if words[at]:
+                allowed = [bit for bit in range(32) if words[at] >> bit & 1]
+                return at * 32 + allowed[(drawn >> 32) % len(allowed)]
+        return 0
 
     def _token(self, key: int, position: int) -> int:
         token_id = _mix(key + position * _MIX) % self._info.vocabulary

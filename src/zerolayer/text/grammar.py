@@ -147,6 +147,7 @@ def _digest(request: Request) -> bytes:
     add(b"" if output is None else b"=" + output.schema)
     add(choice.mode.encode())
     add(" ".join(choice.names).encode())
+    add(bytes([tool.strict for tool in request.tools]))
     add(b"many" if request.parallel_tool_calls else b"one")
     for tool in request.tools:
         add(tool.name.encode())

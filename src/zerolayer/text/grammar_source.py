@@ -7,6 +7,7 @@ Syntax: https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md. Answ
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
@@ -31,7 +32,10 @@ class PlaceRefused(Exception):
 
 def constrained(request: Request) -> bool:
     """Whether not every answer will do."""
-    return request.output is not None or (request.tool_choice.mode is ToolMode.REQUIRED and bool(request.tools))
+    if request.output is not None:
+        return True
+    tools = callable_tools(request)
+    return bool(tools) and (request.tool_choice.mode is ToolMode.REQUIRED or any(tool.strict for tool in tools))
 
 
 def callable_tools(request: Request) -> tuple[Tool, ...]:
@@ -47,16 +51,19 @@ def grammar_source(request: Request, form: ToolFormat, control_tokens: Collectio
 
     ``control_tokens``: names that the model writes as one token, never as letters.
     """
-    rules: list[str] = []
-    starts: list[str] = []
-    if request.output is not None and request.tool_choice.mode is not ToolMode.REQUIRED:
-        rules.append(f"answer: {_value('response_format', request.output)}")
-        starts.append("answer")
     tools = callable_tools(request)
-    if tools:
-        rules += _calls(tools, form, control_tokens, many=request.parallel_tool_calls)
-        starts.append("calls")
-    return "\n".join([f"start: {' | '.join(starts)}", *rules])
+    forced = request.tool_choice.mode is ToolMode.REQUIRED
+    calls = _Calls(tools, form, control_tokens, many=request.parallel_tool_calls, exact=forced)
+    if forced:
+        starts, rules = "calls", calls.rules()
+    elif request.output is not None:
+        starts, rules = "answer", [f"answer: {_value('response_format', request.output)}"]
+        if tools:
+            starts, rules = "answer | calls", [*rules, *calls.rules()]
+    else:
+        starts, free = calls.free()
+        rules = [*free, *calls.rules()]
+    return "\n".join([f"start: {starts}", *rules])
 
 
 def _value(param: str, output: OutputFormat) -> str:
@@ -74,37 +81,65 @@ def _json(schema: dict[str, Any]) -> str:
     return "%json " + json.dumps({**schema, "x-guidance": _SPACING})
 
 
-def _arguments(tool: Tool) -> str:
-    schema = _read("tools", tool.parameters or _NO_ARGUMENTS)
-    if not _COMBINING & schema.keys():
-        schema["type"] = "object"
-    return _json(schema)
+class _Calls:
+    """The rules of calls: ``calls`` is one call, or several where the form and the request know them.
 
+    ``exact``: all arguments follow their schemas, not only those of strict tools.
+    """
 
-def _calls(tools: Sequence[Tool], form: ToolFormat, control_tokens: Collection[str], *, many: bool) -> list[str]:
-    """``calls``: one call, or several where the form and the request know them."""
+    def __init__(
+        self, tools: Sequence[Tool], form: ToolFormat, control_tokens: Collection[str], *, many: bool, exact: bool
+    ) -> None:
+        self._tools = tools
+        self._form = form
+        self._control_tokens = control_tokens
+        self._many = many and form.between is not None
+        self._exact = exact
 
-    def literal(text: str) -> str:
-        return text if text in control_tokens else json.dumps(text)
-
-    def words(*texts: str) -> str:
-        return " ".join(literal(text) for text in texts if text)
-
-    marker = "" if form.bare else form.marker
-    rules = []
-    for at, tool in enumerate(tools):
-        if form.named:
-            call = f"{words(tool.name, '[ARGS]')} {_arguments(tool)}"
+    def rules(self) -> list[str]:
+        """``calls``, ``one`` with its marker, ``rest``: what follows a marker, and a rule for each tool."""
+        form, words = self._form, self._words
+        marker = "" if form.bare else form.marker
+        names = " | ".join(f"call_{at}" for at in range(len(self._tools)))
+        more = f" ({words(form.between or '')} one)*" if self._many else ""
+        if form.marks_each:
+            body, one, around = f"{words(form.before)} ({names}) {words(form.after)}", f"{words(marker)} body", ("", "")
         else:
-            head = f'{{"name": {json.dumps(tool.name)}, "{form.arguments}": '
-            call = f"{words(head)} {_arguments(tool)} {words('}')}"
-        rules.append(f"call_{at}: {call}")
-    one = "(" + " | ".join(f"call_{at}" for at in range(len(tools))) + ")"
-    if form.marks_each:
-        one = f"{words(marker, form.before)} {one} {words(form.after)}".strip()
-        around = ("", "")
-    else:
-        around = (words(marker, form.before), words(form.after))
-    rules.append(f"one: {one}")
-    more = "" if form.between is None or not many else f" ({words(form.between)} one)*".replace("( ", "(")
-    return [f"calls: {around[0]} one{more} {around[1]}".rstrip(), *rules]
+            body, one, around = f"({names})", "body", (words(form.before), words(form.after))
+        rules = [
+            f"calls: {words('' if form.marks_each else marker)} {around[0]} one{more} {around[1]}",
+            f"rest: {around[0]} body{more} {around[1]}",
+            f"one: {one}",
+            f"body: {body}",
+        ]
+        return rules + [f"call_{at}: {self._call(tool)}" for at, tool in enumerate(self._tools)]
+
+    def free(self) -> tuple[str, list[str]]:
+        """The start of an answer that is text or calls, as the model likes, and the rules of text."""
+        form = self._form
+        if form.bare:
+            names = "|".join(re.escape(tool.name) for tool in self._tools)
+            call = rf'[ \n]*\{{\s*"name"\s*:\s*"({names})"(?s:.*)'
+            return "TEXT | calls", [f"TEXT: /(?s:.*)/ & ~/{call}/"]
+        if form.marker in self._control_tokens:  # which no text has
+            return "TEXT? | TEXT? calls", ["TEXT: /(?s:.+)/"]
+        marker = re.escape(form.marker).replace("/", r"\/")
+        without = f"TEXT: /(?s:.*)/ & ~/(?s:.*){marker}(?s:.*)/"
+        return "TEXT | before rest", [without, f"before[lazy]: /(?s:.*){marker}/"]
+
+    def _call(self, tool: Tool) -> str:
+        if self._form.named:
+            return f"{self._words(tool.name, '[ARGS]')} {self._arguments(tool)}"
+        head = f'{{"name": {json.dumps(tool.name)}, "{self._form.arguments}": '
+        return f"{self._words(head)} {self._arguments(tool)} {self._words('}')}"
+
+    def _arguments(self, tool: Tool) -> str:
+        exact = self._exact or tool.strict
+        schema = _read("tools", (tool.parameters or _NO_ARGUMENTS) if exact else _ANY_OBJECT)
+        if not _COMBINING & schema.keys():
+            schema["type"] = "object"
+        return _json(schema)
+
+    def _words(self, *texts: str) -> str:
+        """Texts that stand as they are; of control tokens the tokens."""
+        return " ".join(text if text in self._control_tokens else json.dumps(text) for text in texts if text)
