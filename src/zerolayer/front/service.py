@@ -13,12 +13,14 @@ from zerolayer.front.exchange import JSON, Action, Exchange
 from zerolayer.front.gate import PROTOBUF_MEDIA, media_type
 from zerolayer.front.generate import Generator
 from zerolayer.front.inference import Inference
+from zerolayer.front.responses import Responses
 from zerolayer.front.site import Header
 from zerolayer.guard.guard import Guard
 from zerolayer.observe.metrics import CONTENT_TYPE
 from zerolayer.wire.openai_reply import ModelCard, model_body, models_body
 
 _MODELS: Final = "/v1/models"
+_RESPONSES: Final = "/v1/responses"
 _VOCABULARY: Final = "/vocabulary"
 GENERATE: Final = "/v1/generate"
 COUNT_TOKENS: Final = "/v1/count_tokens"
@@ -102,7 +104,12 @@ class Models:
 
 
 def service_table(
-    generator: Generator, inference: Inference, counter: TokenCounter, models: Models, health: Health
+    generator: Generator,
+    responses: Responses,
+    inference: Inference,
+    counter: TokenCounter,
+    models: Models,
+    health: Health,
 ) -> dict[str, Mapping[str, Action]]:
     """What the service itself answers."""
 
@@ -117,6 +124,9 @@ def service_table(
         COUNT_TOKENS: {"POST": count_tokens},
         "/v1/chat/completions": {"POST": generator.chat},
         "/v1/completions": {"POST": generator.completion},
+        _RESPONSES: {"POST": responses.create},
+        _RESPONSES + "/input_tokens": {"POST": responses.count},
+        _RESPONSES + "/": {"GET": responses.kept, "DELETE": responses.kept, "POST": responses.kept},
         _MODELS: {"GET": models.listed},
         _MODELS + "/": {"GET": models.one},
         **health.table(),

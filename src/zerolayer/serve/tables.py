@@ -21,10 +21,12 @@ from zerolayer.front.grpc_inference import SERVICE, GrpcFraming, inference_metho
 from zerolayer.front.grpc_reflection import Reflection
 from zerolayer.front.held import HeldClients
 from zerolayer.front.inference import Inference
+from zerolayer.front.responses import ResponseAnswers, Responses
 from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
 from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
 from zerolayer.front.site import Site
+from zerolayer.front.transcript import Transcripts
 from zerolayer.guard.guard import Guard
 from zerolayer.serve.entrances import Routers
 from zerolayer.text.vocabulary_file import pack
@@ -62,7 +64,11 @@ class Tables:
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
         inference = self._inference(HttpFraming(), counter)
-        return service_table(self._generator(), inference, counter, self.models, health)
+        rooms = self._rooms
+        vocabulary = rooms.loaded.vocabulary
+        answers = ResponseAnswers(rooms.site.wall_s, rooms.guard.names.served, vocabulary, Transcripts(vocabulary))
+        responses = Responses(self._generator(answers), counter)
+        return service_table(self._generator(), responses, inference, counter, self.models, health)
 
     def _methods(self, counter: TokenCounter) -> dict[str, Method]:
         methods = inference_methods(self._inference(GrpcFraming(), counter))

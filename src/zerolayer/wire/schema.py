@@ -18,6 +18,7 @@ class Route(StrEnum):
 
     CHAT = "chat.completions"
     COMPLETIONS = "completions"
+    RESPONSES = "responses"
 
 
 class FinishReason(StrEnum):
