@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from zerolayer.errors import ModelNotFound, Unavailable
 from zerolayer.front.count_tokens import TokenCounter
+from zerolayer.front.description import Description
 from zerolayer.front.exchange import JSON, Action, Exchange
 from zerolayer.front.gate import PROTOBUF_MEDIA, media_type
 from zerolayer.front.generate import Generator
@@ -19,6 +20,7 @@ from zerolayer.guard.guard import Guard
 from zerolayer.observe.metrics import CONTENT_TYPE
 from zerolayer.wire.openai_reply import ModelCard, model_body, models_body
 
+OPENAPI: Final = "/openapi.json"
 _MODELS: Final = "/v1/models"
 _RESPONSES: Final = "/v1/responses"
 _VOCABULARY: Final = "/vocabulary"
@@ -110,6 +112,7 @@ def service_table(
     counter: TokenCounter,
     models: Models,
     health: Health,
+    description: Description,
 ) -> dict[str, Mapping[str, Action]]:
     """What the service itself answers."""
 
@@ -129,6 +132,7 @@ def service_table(
         _RESPONSES + "/": {"GET": responses.kept, "DELETE": responses.kept, "POST": responses.kept},
         _MODELS: {"GET": models.listed},
         _MODELS + "/": {"GET": models.one},
+        OPENAPI: {"GET": description.show},
         **health.table(),
     }
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from zerolayer.contract import Contract
 from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.count_tokens import TokenCounter
+from zerolayer.front.description import Description
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.exchange import Action
 from zerolayer.front.gate import Gate, hosts_of
@@ -30,6 +31,7 @@ from zerolayer.front.transcript import Transcripts
 from zerolayer.guard.guard import Guard
 from zerolayer.serve.entrances import Routers
 from zerolayer.text.vocabulary_file import pack
+from zerolayer.wire.openapi import openapi_document
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
@@ -60,7 +62,8 @@ class Tables:
         self.grpc_health = GrpcHealth(lambda: guard.closed, frozenset({SERVICE}))
         counter = TokenCounter(guard, self._limits, rooms.helper)
         self.calls = Calls(self._methods(counter), clock_ns, rooms.site.limits.body_bytes)
-        self.routers = self._build_routers(self._service(counter, health), admin_table(render_metrics, health))
+        self.service_paths = self._service(counter, health)
+        self.routers = self._build_routers(self.service_paths, admin_table(render_metrics, health))
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
         inference = self._inference(HttpFraming(), counter)
@@ -68,7 +71,8 @@ class Tables:
         vocabulary = rooms.loaded.vocabulary
         answers = ResponseAnswers(rooms.site.wall_s, rooms.guard.names.served, vocabulary, Transcripts(vocabulary))
         responses = Responses(self._generator(answers), counter)
-        return service_table(self._generator(), responses, inference, counter, self.models, health)
+        description = Description(openapi_document(rooms.site.version, self._limits))
+        return service_table(self._generator(), responses, inference, counter, self.models, health, description)
 
     def _methods(self, counter: TokenCounter) -> dict[str, Method]:
         methods = inference_methods(self._inference(GrpcFraming(), counter))

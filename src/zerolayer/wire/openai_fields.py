@@ -7,9 +7,7 @@ change the answer and that this service does not do.
 
 from __future__ import annotations
 
-from msgspec import Raw, Struct
-
-ABSENT = Raw()
+from msgspec import Raw, Struct, field
 
 
 class StreamOptions(Struct):
@@ -38,7 +36,7 @@ class ChatMessage(Struct):
     role: str
     content: str | list[ContentPart] | None = None
     tool_calls: list[Raw] | None = None
-    function_call: Raw = ABSENT
+    function_call: Raw = field(default_factory=Raw)
 
 
 class CommonBody(Struct, kw_only=True):
@@ -73,13 +71,13 @@ class ChatBody(CommonBody, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     tools: list[Raw] | None = None
-    tool_choice: Raw = ABSENT
+    tool_choice: Raw = field(default_factory=Raw)
     functions: list[Raw] | None = None
-    function_call: Raw = ABSENT
+    function_call: Raw = field(default_factory=Raw)
     response_format: ResponseFormat | None = None
     modalities: list[str] | None = None
-    audio: Raw = ABSENT
-    web_search_options: Raw = ABSENT
+    audio: Raw = field(default_factory=Raw)
+    web_search_options: Raw = field(default_factory=Raw)
 
 
 class CompletionBody(CommonBody, kw_only=True):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct, field
 
-from zerolayer.wire.openai_fields import ABSENT
-
 
 class Part(Struct):
     """One part of an item's content: a text of any of the three types that carry one."""
@@ -36,7 +34,7 @@ class Format(Struct):
 
     type: str
     name: str | None = None
-    schema: Raw = ABSENT
+    schema: Raw = field(default_factory=Raw)
     strict: bool | None = None
 
 
@@ -52,7 +50,7 @@ class FunctionTool(Struct):
     type: str
     name: str = ""
     description: str | None = None
-    parameters: Raw = ABSENT
+    parameters: Raw = field(default_factory=Raw)
     strict: bool | None = None
 
 
@@ -93,6 +91,6 @@ class ResponseBody(Struct, kw_only=True):
     service_tier: str | None = None
     background: bool | None = None
     previous_response_id: str | None = None
-    conversation: Raw = ABSENT
-    prompt: Raw = ABSENT
+    conversation: Raw = field(default_factory=Raw)
+    prompt: Raw = field(default_factory=Raw)
     deadline_ms: float | None = None

@@ -1,8 +1,8 @@
 """Replies of the Responses API: the events of a stream in their order, and the object that both kinds of reply end in.
 
 Source: https://platform.openai.com/docs/api-reference/responses-streaming. Every event has a ``sequence_number`` and
-its name twice, in the ``event`` line and in its ``type``. What goes wrong after the 200 is a ``response.failed``: clients
-that see anything else ask again, and again.
+its name twice, in the ``event`` line and in its ``type``. What goes wrong after the 200 is a ``response.failed``:
+clients that see anything else ask again, and again.
 """
 
 from __future__ import annotations
