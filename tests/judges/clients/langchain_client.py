@@ -1,0 +1,49 @@
+"""LangChain: a reply, a stream with usage, logprobs, an error, a stream that is left, and more calls than slots."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+from langchain_openai import ChatOpenAI, OpenAI
+
+BASE = os.environ["ZEROLAYER_TEST_URL"] + "/v1"
+MODEL = openai.OpenAI(base_url=BASE, api_key="none").models.list().data[0].id
+given = {"base_url": BASE, "api_key": "none", "model": MODEL, "temperature": 0, "max_tokens": 8}
+chat = ChatOpenAI(**given)
+whole = chat.invoke("hello")
+chunks = list(ChatOpenAI(**given, stream_usage=True).stream("hello"))
+usage = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
+left = 0
+for _ in ChatOpenAI(**{**given, "max_tokens": 300}, extra_body={"ignore_eos": True}).stream("hello"):
+    left += 1
+    if left == 3:
+        break
+errors = {}
+for name, change in {"model": {"model": "nothing"}, "range": {"temperature": 99}}.items():
+    try:
+        ChatOpenAI(**{**given, **change}).invoke("hello")
+    except openai.APIStatusError as error:
+        errors[name] = [type(error).__name__, error.status_code]
+busy = ChatOpenAI(**{**given, "max_tokens": 200}, max_retries=2, extra_body={"ignore_eos": True})
+with ThreadPoolExecutor(6) as pool:
+    served = list(pool.map(busy.invoke, ["hello"] * 6))
+responses = ChatOpenAI(**given, use_responses_api=True)
+print(
+    json.dumps(
+        {
+            "whole": whole.content,
+            "reason": whole.response_metadata["finish_reason"],
+            "usage": whole.usage_metadata["total_tokens"],
+            "streamed": "".join(chunk.content for chunk in chunks),
+            "streamed_usage": usage[-1]["total_tokens"] if usage else None,
+            "logprobs": len(chat.bind(logprobs=True).invoke("hello").response_metadata["logprobs"]["content"]),
+            "legacy": OpenAI(**given).invoke("hello"),
+            "responses": responses.invoke("hello").text,
+            "responses_streamed": "".join(chunk.text for chunk in responses.stream("hello")),
+            "errors": errors,
+            "left": left,
+            "served": len(served),
+        }
+    )
+)
