@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from zerolayer.wire.anthropic_fields import MessagesBody
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.openai_fields import ChatBody, CompletionBody
 from zerolayer.wire.responses_fields import ResponseBody
@@ -30,6 +31,7 @@ class Operation(msgspec.Struct, frozen=True):
     reply: Sequence[str] = (_JSON,)
     media: Sequence[str] = (_JSON,)
     always: int = 200  # the status when all goes well
+    error: str = "Error"  # the component that describes a refusal
 
 
 PATHS: Final[Mapping[str, tuple[Operation, ...]]] = {
@@ -39,6 +41,12 @@ PATHS: Final[Mapping[str, tuple[Operation, ...]]] = {
     "/v1/responses/input_tokens": (Operation("post", "Count the tokens of a conversation of items", ResponseBody),),
     "/v1/responses/{id}": tuple(
         [Operation(method, "Nothing is kept: always 404", always=404) for method in ("get", "delete", "post")]
+    ),
+    "/v1/messages": (
+        Operation("post", "Answer in Anthropic's shape", MessagesBody, (_JSON, _EVENTS), error="AnthropicError"),
+    ),
+    "/v1/messages/count_tokens": (
+        Operation("post", "Count the tokens of a message", MessagesBody, error="AnthropicError"),
     ),
     "/v1/count_tokens": (
         Operation("post", "Count the tokens of a prompt", ChatBody, (_JSON, _PROTOBUF), (_JSON, _PROTOBUF)),
@@ -60,7 +68,8 @@ def openapi_document(version: str, limits: BodyLimits) -> bytes:
     _, components = msgspec.json.schema_components(dict.fromkeys(bodies), ref_template=_PREFIX)
     for name in ("ChatBody", "CompletionBody", "ResponseBody"):
         _narrow(components[name], limits)
-    components["Error"] = _ERROR
+    _narrow_messages(components["MessagesBody"], limits)
+    components |= {"Error": _ERROR, "AnthropicError": _ANTHROPIC_ERROR}
     document = {
         "openapi": "3.1.0",
         "info": {
@@ -93,6 +102,25 @@ _ERROR: Final = {
     },
 }
 
+_ANTHROPIC_ERROR: Final = {
+    "type": "object",
+    "required": ["type", "error", "request_id"],
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "required": ["type", "message", "details"],
+            "properties": {
+                "type": {"type": "string"},
+                "message": {"type": "string"},
+                "details": {"type": "object", "properties": {"error_code": {"type": "string"}}},
+                "retry_after_ms": {"type": "integer", "minimum": 1},
+            },
+        },
+        "request_id": {"type": "string"},
+    },
+}
+
 
 def _path(path: str, operations: Sequence[Operation]) -> dict[str, Any]:
     described: dict[str, Any] = {operation.method: _operation(path, operation) for operation in operations}
@@ -103,7 +131,10 @@ def _path(path: str, operations: Sequence[Operation]) -> dict[str, Any]:
 
 def _operation(path: str, operation: Operation) -> dict[str, Any]:
     words = path.replace("{", "").replace("}", "").replace(".", "/").split("/")
-    error = {"description": "What was wrong, and what to do", "content": _content(operation.media, _ref("Error"))}
+    error = {
+        "description": "What was wrong, and what to do",
+        "content": _content(operation.media, _ref(operation.error)),
+    }
     described: dict[str, Any] = {
         "operationId": "_".join([operation.method, *filter(None, words)]),
         "summary": operation.summary,
@@ -153,3 +184,13 @@ def _narrow(schema: dict[str, Any], limits: BodyLimits) -> None:
     schema["required"] = [name for name in ("model", "messages", "prompt", "input") if name in members][:2]
     if "messages" in members:
         members["messages"]["maxItems"] = limits.json_messages
+
+
+def _narrow_messages(schema: dict[str, Any], limits: BodyLimits) -> None:
+    """The same for Anthropic's body, whose ranges differ."""
+    _narrow(schema, limits)
+    members = schema["properties"]
+    members["temperature"].update({"minimum": 0, "maximum": 1})
+    members["top_p"] = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}], "default": None}
+    members["top_k"].update({"minimum": 0})
+    members["max_tokens"].update({"minimum": 1})
