@@ -71,7 +71,9 @@ class Tables:
         vocabulary = rooms.loaded.vocabulary
         answers = ResponseAnswers(rooms.site.wall_s, rooms.guard.names.served, vocabulary, Transcripts(vocabulary))
         responses = Responses(self._generator(answers), counter)
-        description = Description(openapi_document(rooms.site.version, self._limits))
+        names = rooms.guard.names
+        models = () if "*" in names.aliases else names.listed()
+        description = Description(openapi_document(rooms.site.version, self._limits, models))
         return service_table(self._generator(), responses, inference, counter, self.models, health, description)
 
     def _methods(self, counter: TokenCounter) -> dict[str, Method]:

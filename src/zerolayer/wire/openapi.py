@@ -54,12 +54,12 @@ PATHS: Final[Mapping[str, tuple[Operation, ...]]] = {
 """All paths of the service; ``{id}`` stands for one segment."""
 
 
-def openapi_document(version: str, limits: BodyLimits) -> bytes:
-    """The document as JSON; ``version`` is the package's."""
+def openapi_document(version: str, limits: BodyLimits, models: Sequence[str]) -> bytes:
+    """The document as JSON; ``version`` is the package's, ``models`` are the names that a request may use, () for any."""
     bodies = [operation.body for operations in PATHS.values() for operation in operations if operation.body]
     _, components = msgspec.json.schema_components(dict.fromkeys(bodies), ref_template=_PREFIX)
     for name in ("ChatBody", "CompletionBody", "ResponseBody"):
-        _narrow(components[name], limits)
+        _narrow(components[name], limits, models)
     components["Error"] = _ERROR
     document = {
         "openapi": "3.1.0",
@@ -126,8 +126,8 @@ def _ref(name: str) -> dict[str, str]:
     return {"$ref": _PREFIX.format(name=name)}
 
 
-def _narrow(schema: dict[str, Any], limits: BodyLimits) -> None:
-    """Ranges that the contract sets."""
+def _narrow(schema: dict[str, Any], limits: BodyLimits, models: Sequence[str]) -> None:
+    """Ranges that the contract sets, and what must be given."""
     low, high = limits.temperature
     most = {"maximum": limits.max_tokens} if limits.outside == "refuse" else {}
     ranges: dict[str, dict[str, Any]] = {
@@ -147,6 +147,7 @@ def _narrow(schema: dict[str, Any], limits: BodyLimits) -> None:
         "top_k": {"minimum": -1, "maximum": 2**31 - 1},
     }
     members = schema["properties"]
+    members["model"] = {"type": "string"} | ({"enum": list(models)} if models else {})
     for name, limit in ranges.items():
         if name in members:
             members[name].update(limit)  # of a number; they say nothing about null
