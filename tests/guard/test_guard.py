@@ -26,11 +26,17 @@ class Words:
     def __init__(self) -> None:
         self.calls = 0
 
-    def encode(self, given):
+    def encode(self, given, tools=()):
         self.calls += 1
         if isinstance(given, str):
             return [ord(letter) for letter in given]
-        return [0, 0, 0] + [1] * len(given[-1].content)
+        return [0, 0, 0] + [1] * len(given[-1].content) + [2] * len(tools)
+
+    def slow(self, request):
+        return request.output is not None
+
+    def of(self, request):
+        return request.output
 
 
 def _guard(slots: int = 1, *, now: Callable[[], int] = lambda: 0, **shape: object) -> tuple[Guard, Words]:
@@ -49,6 +55,7 @@ def _guard(slots: int = 1, *, now: Callable[[], int] = lambda: 0, **shape: objec
         chunk_tokens=50,
         encoder=words,
         template=words,
+        grammars=words,
     )
     return guard, words
 

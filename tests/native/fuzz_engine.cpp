@@ -31,7 +31,7 @@ class Fuzzer {
   }
 
  private:
-  struct Slot { int prompt = 0, done = 0, produced = 0, wanted = 0; };  // prompt 0: closed
+  struct Slot { int prompt = 0, done = 0, produced = 0, wanted = 0; bool masked = false; };  // prompt 0: closed
 
   bool one_in(int n) { return random_.bits() % unsigned(n) == 0; }
   int below(int n) { return int(random_.bits() % unsigned(n)); }
@@ -112,9 +112,10 @@ class Fuzzer {
     if (one_in(3)) p.bias.push_back({any(SmallModel::kVocabulary), any_float(100.0f)});
     if (one_in(3)) p.temperature = 0.0f;
     const int scores = one_in(4) ? any(22) : -1, prefix = any(kPrefixes), shared = one_in(2) ? 0 : one_in(2) ? 16 : any(kPrefixTokens);
-    if (accepted([&] { engine_->open(slot, prompt.data(), count, max_tokens, p, {any(9), 3}, scores, prefix, shared); })) {
+    const bool masked = one_in(3);
+    if (accepted([&] { engine_->open(slot, prompt.data(), count, max_tokens, p, {any(9), 3}, scores, prefix, shared, masked); })) {
       expect(slots_.at(slot).prompt == 0 && tokens + max_tokens <= kSlotTokens, "only a free slot opens, with what fits it");
-      slots_[slot] = {tokens, shared, 0, max_tokens};
+      slots_[slot] = {tokens, shared, 0, max_tokens, masked};
     }
   }
 
@@ -134,6 +135,7 @@ class Fuzzer {
     if (prefill >= 0) count = std::min(slots_[prefill].prompt - slots_[prefill].done, 1 + below(kChunk));
     if (one_in(16)) prefill = any(kSlots);
     if (one_in(16)) count = any(kChunk);
+    for (int i = 0; i < kSlots * engine_->mask_words(); i++) engine_->masks()[i] = one_in(2) ? 1u << below(6) : uint32_t(random_.bits());
     const std::vector<zl::Sampled>* sampled = nullptr;
     if (!accepted([&] { sampled = &engine_->step(decode.data(), int(decode.size()), prefill, count); })) return;
     expect(int(engine_->scored().size()) <= std::max(0, count), "only tokens of the chunk are scored");
@@ -141,6 +143,8 @@ class Fuzzer {
     if (prefill >= 0 && count > 0) slots_.at(prefill).done += count;
     for (const zl::Sampled& one : *sampled) {
       expect(one.choice.token >= 0 && one.choice.token < SmallModel::kVocabulary, "a token lies in the vocabulary");
+      const uint32_t word = engine_->masks()[one.slot * engine_->mask_words() + one.choice.token / 32];
+      expect(!slots_.at(one.slot).masked || (word >> (one.choice.token % 32) & 1), "a masked slot has only what its mask allows");
       expect(++slots_.at(one.slot).produced <= slots_[one.slot].wanted, "no slot has more tokens than it asked for");
       tokens_++;
     }

@@ -1,7 +1,7 @@
 """``POST /v1/chat/completions`` and ``/v1/completions``: from a body to a running request.
 
-All of it happens in one turn of the loop, except that text over 4 KB is tokenised on the helper thread; the slot is
-held meanwhile.
+All of it happens in one turn of the loop, except that text over 4 KB is tokenised on the helper thread, and that a
+grammar which is not known yet is compiled on a thread of its own; the slot is held meanwhile.
 """
 
 from __future__ import annotations
@@ -44,17 +44,20 @@ class Generator:
         site: Site,
         limits: BodyLimits,
         vocabulary: Vocabulary,
+        transcripts: Transcripts,
         helper: Executor,
+        compiler: Executor,
         held: HeldClients,
         answer: Answer | None = None,
     ) -> None:
-        self._openai = OpenAiAnswers(site, guard.names.served, vocabulary, Transcripts(vocabulary))
+        self._openai = OpenAiAnswers(site, guard.names.served, vocabulary, transcripts)
         self._answer = answer or self._openai
         self._guard = guard
         self._dispatcher = dispatcher
         self._site = site
         self._limits = limits
         self._helper = helper
+        self._compiler = compiler
         self._held = held
         self._loop = asyncio.get_running_loop()
 
@@ -112,13 +115,15 @@ class Generator:
             self._granted(request, arrival, exchange, answer)
 
     def _granted(self, request: Request, arrival: Arrival, exchange: Exchange, reservation: Reservation) -> None:
-        if reservation.long:
+        if reservation.compiles or reservation.long:
             self._tokenise_aside(exchange, request, arrival, reservation)
         else:
             self._tokenise(exchange, request, arrival, reservation, partial(self._guard.prompts, request))
 
     def _tokenise_aside(self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation) -> None:
-        future = self._helper.submit(self._guard.prompts, request)
+        # Whoever brings a grammar that takes its time delays those who bring another one, and nobody else.
+        aside = self._compiler if reservation.compiles else self._helper
+        future = aside.submit(self._guard.prompts, request)
         exchange.on_gone = partial(self._give_up, future, reservation)
         arrived = partial(self._tokenised, exchange, request, arrival, reservation)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))

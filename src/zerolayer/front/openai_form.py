@@ -18,7 +18,7 @@ from zerolayer.wire.http1_reply import server_timing
 from zerolayer.wire.openai_logprobs import LogprobWriter, TokenBytes
 from zerolayer.wire.openai_reply import choice_member, complete_body
 from zerolayer.wire.openai_stream import StreamWriter
-from zerolayer.wire.schema import Account, FinishReason, Request, Route, Usage
+from zerolayer.wire.schema import Account, CallDelta, FinishReason, Request, Route, ToolCall, Usage
 
 
 class Echo(msgspec.Struct, frozen=True):
@@ -57,10 +57,11 @@ class EventForm:
         self._opened = False
 
     def grow(self, text: str) -> None:
-        """One event when there is text; the opening event with the first token, text or not."""
+        """One event when there is text, one for each piece of a call; the opening one with the first token anyway."""
         opening = self._opening()
         if text:
             opening += self._delta(text)
+        opening += self._calls()
         if opening:
             self._send(opening)
 
@@ -82,12 +83,17 @@ class EventForm:
     def _last(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> bytes:
         """Everything up to the answer's end."""
         counts = None if self._counted is None else usage
-        return self._opening() + self._delta(text) + self._writer.finish(reason, account, counts)
+        return self._opening() + self._delta(text) + self._calls() + self._writer.finish(reason, account, counts)
 
     def _delta(self, text: str) -> bytes:
-        transcript = self._transcript
-        counted = None if self._counted is None else Usage(self._counted, transcript.completion_tokens)
-        return self._writer.delta(text, transcript.take_logprobs(), self._token_bytes, counted)
+        return self._writer.delta(text, self._transcript.take_logprobs(), self._token_bytes, self._usage())
+
+    def _calls(self) -> bytes:
+        pieces = self._transcript.take_calls()
+        return self._writer.calls(pieces, self._usage()) if pieces else b""
+
+    def _usage(self) -> Usage | None:
+        return None if self._counted is None else Usage(self._counted, self._transcript.completion_tokens)
 
     def _opening(self) -> bytes:
         if self._opened:
@@ -132,7 +138,9 @@ class BodyForm:
     def choice(self, text: str, reason: FinishReason, index: int = 0) -> msgspec.Raw:
         """The answer, the last piece of its text included."""
         self._text.append(text)
-        return choice_member(self._route, "".join(self._text), reason, logprobs=self._logprobs(), index=index)
+        calls = whole_calls(self._transcript.take_calls())
+        text = "".join(self._text)
+        return choice_member(self._route, text, reason, calls=calls, logprobs=self._logprobs(), index=index)
 
     def reply(self, choices: Sequence[msgspec.Raw], account: Account, usage: Usage) -> None:
         """The body around the answers."""
@@ -153,6 +161,15 @@ class BodyForm:
         if self._echo is not None:
             first, logprobs = self._echo.first, [*transcript.prompt_logprobs, *logprobs]
         return LogprobWriter(self._route).render(logprobs, self._token_bytes, first)
+
+
+def whole_calls(pieces: Sequence[CallDelta]) -> list[ToolCall]:
+    """The calls of a complete answer from all of their pieces."""
+    firsts = [piece for piece in pieces if piece.name]
+    arguments: list[list[str]] = [[] for _ in firsts]
+    for piece in pieces:
+        arguments[piece.index].append(piece.arguments)
+    return [ToolCall(first.id, first.name, "".join(arguments[first.index])) for first in firsts]
 
 
 class OpenAiAnswers:

@@ -8,8 +8,9 @@ from zerolayer.contract import Contract
 from zerolayer.errors import InvalidRequest
 from zerolayer.guard.deadline.admission import Admission
 from zerolayer.guard.deadline.limits import of_contract
+from zerolayer.guard.encoders import MessageEncoder
 from zerolayer.guard.freshness import Freshness
-from zerolayer.guard.guard import Guard, MessageEncoder, Names, Shape
+from zerolayer.guard.guard import Guard, Names, Shape
 from zerolayer.model.cost import CostTable
 from zerolayer.wire.schema import Message
 
@@ -48,4 +49,5 @@ def build_guard(contract: Contract, loaded: LoadedModel, admission: Admission, c
         chunk_tokens=info.chunk_tokens,
         encoder=loaded.encoder,
         template=loaded.template,
+        grammars=loaded.grammars,
     )

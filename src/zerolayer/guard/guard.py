@@ -8,13 +8,13 @@ the reservation or gives it back.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 
 import msgspec
 
 from zerolayer.errors import (
     BeyondHorizon,
-    ContextTooLong,
     Infeasible,
     InvalidRequest,
     ModelNotFound,
@@ -25,30 +25,20 @@ from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
 from zerolayer.guard.deadline.tickets import Asker, read_asker
+from zerolayer.guard.encoders import GrammarCompiler, MessageEncoder, TextEncoder
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
+from zerolayer.guard.length import prompt_param, too_long, utf8_bytes
+from zerolayer.guard.offered import offered, tools_tokens
 from zerolayer.guard.overflow import newest_turns, without_repeats
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, chunk_of
+from zerolayer.text.grammar import Grammar
 from zerolayer.wire.schema import Message, Request, Route
 
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
 LONG_TEXT_BYTES = 4096
-
-
-class TextEncoder(Protocol):
-    """What the guard needs of ``text``'s encoder."""
-
-    def encode(self, text: str) -> list[int]:
-        """Token ids of plain text; never a special token."""
-
-
-class MessageEncoder(Protocol):
-    """What the guard needs of ``text``'s chat template."""
-
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, up to the place where the assistant speaks."""
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -98,6 +88,7 @@ class Reservation(msgspec.Struct, frozen=True):
     wish: Wish
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
+    compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
     others: tuple[int, ...] = ()  # slots of the further answers
 
     @property
@@ -114,15 +105,16 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """What a request's text became, and how many of its messages are not in it."""
+    """What a request's text became, how many of its messages are not in it, and what its answer is held to."""
 
     ids: Sequence[int]
     truncated: int = 0
     duplicates: int = 0
+    grammar: Grammar | None = None
 
 
 class Guard:
-    """Admission. One writer: the event loop; only ``tokenise`` may be called on another thread."""
+    """Admission. One writer: the event loop; only ``tokenise`` and ``prompt`` may be called on another thread."""
 
     def __init__(
         self,
@@ -136,6 +128,7 @@ class Guard:
         chunk_tokens: int,
         encoder: TextEncoder,
         template: MessageEncoder,
+        grammars: GrammarCompiler,
     ) -> None:
         self.names = names
         self.shape = shape
@@ -147,6 +140,7 @@ class Guard:
         self.chunk_tokens = chunk_tokens
         self._encoder = encoder
         self._template = template
+        self._grammars = grammars
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
 
@@ -190,7 +184,8 @@ class Guard:
         most = self._work(upper, min(tokens, self.shape.slot_tokens), scored=scored)
         least = most if lower == upper else self._work(lower, min(tokens, self.shape.slot_tokens), scored=scored)
         wish = Wish(most, least, arrival.limits, request.tier, arrival.key)
-        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens)
+        compiles = self._grammars.slow(request)
+        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens, compiles)
         if request.answers > 1:
             slot, *others = self.admission.ask_several(wish, request.answers)
             return msgspec.structs.replace(then, slot=slot, others=tuple(others))
@@ -223,7 +218,7 @@ class Guard:
         Raises ``InvalidRequest`` for an id outside the vocabulary and for an order of roles that the model refuses.
         """
         if request.route is not Route.COMPLETIONS:
-            return self._template.encode(self._messages(request))
+            return self._template.encode(self._messages(request), offered(request)) + self._prefill(request)
         shape = self.shape
         if not isinstance(request.prompt, str):
             ids = list(request.prompt)
@@ -258,15 +253,18 @@ class Guard:
     def _prompt(self, request: Request) -> Prompt:
         """``tokenise``, and the oldest turns left out where the contract allows it."""
         shape, messages, ids = self.shape, self._messages(request), self.tokenise(request)
+        grammar = self._grammars.of(request)
         duplicates = len(request.messages) - len(messages)
         if shape.truncate and messages and not self._fits(request, len(ids)):
             # An answer of the default length is only wished for: at most half of the slot is kept free for it.
-            most = shape.slot_tokens // 2 if request.max_tokens is None else shape.slot_tokens
+            wished = request.max_tokens is None or request.fills_slot
+            most = shape.slot_tokens // 2 if wished else shape.slot_tokens
             answer = min(request.max_tokens or shape.default_max_tokens, most)
-            cut = newest_turns(messages, self._template.encode, shape.slot_tokens - answer)
+            prefill, encode = self._prefill(request), partial(self._template.encode, tools=offered(request))
+            cut = newest_turns(messages, encode, shape.slot_tokens - answer - len(prefill))
             if cut is not None:
-                return Prompt(cut.ids, cut.dropped, duplicates)
-        return Prompt(ids, duplicates=duplicates)
+                return Prompt(cut.ids + prefill, cut.dropped, duplicates, grammar)
+        return Prompt(ids, duplicates=duplicates, grammar=grammar)
 
     def confirm(self, reservation: Reservation, request: Request, prompts: Sequence[Prompt]) -> list[Generation]:
         """Tighten the reservation to the true lengths, or release it and raise the request's own refusal.
@@ -277,16 +275,16 @@ class Guard:
         generations = []
         try:
             for part, slot, place in zip(request.each(), reservation.slots, range(request.answers), strict=True):
-                ids = prompts[place // request.n].ids
+                prompt = prompts[place // request.n]
+                ids = prompt.ids
                 max_tokens = self._fit(request, reservation.max_tokens, len(ids))
                 work = self._work(len(ids), max_tokens, scored=scores is not None)
                 if not self.slots.confirm(slot, work):
                     self.release(reservation)
                     wish = msgspec.structs.replace(reservation.wish, most=work, least=work)
                     raise self._longer(wish, reservation.asker, request.answers)
-                generations.append(
-                    Generation(ids, part.sampling, max_tokens, request.ignore_eos, prompt_logprobs=scores)
-                )
+                work_of = partial(Generation, prompt_logprobs=scores, grammar=prompt.grammar)
+                generations.append(work_of(ids, part.sampling, max_tokens, request.ignore_eos))
         except InvalidRequest:
             self.release(reservation)
             raise
@@ -329,21 +327,24 @@ class Guard:
         """Bytes of text, and bounds of the prompt's tokens: no token stands for less than a byte."""
         shape = self.shape
         if request.route is not Route.COMPLETIONS:
-            text_bytes = sum(_utf8_bytes(message.content) for message in request.messages)
+            text_bytes = utf8_bytes(request.prefill) + sum([utf8_bytes(turn.content) for turn in request.messages])
             upper = text_bytes + shape.template_tokens * (len(request.messages) + 1)
+            upper += tools_tokens(request)
         elif isinstance(request.prompt, str):
-            text_bytes = upper = _utf8_bytes(request.prompt)
+            text_bytes = upper = utf8_bytes(request.prompt)
         else:
             upper = len(request.prompt)
             if upper > shape.slot_tokens:
-                raise _too_long(request, upper, request.max_tokens or 1, shape.slot_tokens)
+                raise too_long(request, upper, request.max_tokens or 1, shape.slot_tokens)
             return 0, max(1, upper), max(1, upper)
         lower = text_bytes // shape.longest_piece_bytes
         truncates = shape.truncate and request.route is not Route.COMPLETIONS
         if lower > shape.slot_tokens and not truncates:
+            if request.fills_slot:
+                raise too_long(request, lower, 1, shape.slot_tokens)
             raise Infeasible(
                 f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
-                param=_prompt_param(request),
+                param=prompt_param(request),
             )
         return text_bytes, max(1, min(lower, shape.slot_tokens)), min(upper + 1, shape.slot_tokens)
 
@@ -352,11 +353,15 @@ class Guard:
         if prompt_tokens == 0:
             raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
         if not self._fits(request, prompt_tokens):
-            raise _too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
+            raise too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
         return min(wanted, self.shape.slot_tokens - prompt_tokens)
 
     def _fits(self, request: Request, prompt_tokens: int) -> bool:
-        return prompt_tokens + (request.max_tokens or 1) <= self.shape.slot_tokens
+        asked = 1 if request.fills_slot else request.max_tokens or 1
+        return prompt_tokens + asked <= self.shape.slot_tokens
+
+    def _prefill(self, request: Request) -> list[int]:
+        return self._encoder.encode(request.prefill) if request.prefill else []
 
     def _messages(self, request: Request) -> Sequence[Message]:
         return without_repeats(request.messages) if self.shape.drop_duplicates else request.messages
@@ -373,22 +378,6 @@ class Guard:
         return max(1, min(default, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
 
 
-def _too_long(request: Request, prompt_tokens: int, max_tokens: int, slot_tokens: int) -> ContextTooLong:
-    return ContextTooLong(
-        f"the prompt has {prompt_tokens} tokens and asks for {max_tokens} more; a slot holds {slot_tokens}. "
-        "Shorten the prompt or lower max_tokens",
-        param=_prompt_param(request),
-    )
-
-
-def _prompt_param(request: Request) -> str:
-    return "prompt" if request.route is Route.COMPLETIONS else "messages"
-
-
 def _is_scored(request: Request) -> bool:
     """Whether the reply shows the prompt with its log probabilities."""
     return request.echo and request.sampling.top_logprobs is not None
-
-
-def _utf8_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

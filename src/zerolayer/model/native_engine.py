@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
+from zerolayer.model.masks import Masks
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.placement import page_note, pinning_refused
 from zerolayer.model.prefix_cache import BLOCK, Hit, Kept, PrefixCache
@@ -41,6 +42,7 @@ class NativeEngine:
         self._info = info
         self._stop_ids = list(stop_ids)
         self._prefixes = prefixes
+        self._masks = Masks(native.mask_address, native.mask_bytes, info.slots + 1, info.threads)
         self._open: dict[int, tuple[Generation, Hit | None]] = {}
         self._scores: dict[int, list[TokenLogprob]] = {}  # of the prompts that are scored, as far as they are read
 
@@ -106,6 +108,19 @@ class NativeEngine:
     def describe(self) -> EngineInfo:
         return self._info
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of packed weights that a decode step reads."""
+        return self._live.weight_bytes
+
+    def read_once_ns(self, slots: int, tokens: int) -> int:
+        """Time to read once, with no arithmetic, what a step of ``slots`` slots with ``tokens`` of context reads."""
+        return self._live.read_once(slots, tokens)
+
+    def spin_ns(self, turns: int) -> int:
+        """Time of ``turns`` of a loop that touches no memory, on the threads of a step."""
+        return self._live.spin(turns)
+
     def open(self, slot: int, generation: Generation) -> None:
         sampling = generation.sampling
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK
@@ -125,18 +140,21 @@ class NativeEngine:
                 sampling.frequency_penalty,
                 seed,
                 -1 if sampling.top_logprobs is None else sampling.top_logprobs,
-                [] if generation.ignore_eos else self._stop_ids,
+                [] if generation.ignore_eos and generation.grammar is None else self._stop_ids,
                 sampling.min_tokens,
                 sampling.logit_bias,
                 -1 if scored is None else scored,
                 hit.entry if hit else 0,
                 hit.tokens if hit else 0,
+                generation.grammar is not None,
             )
         except ValueError as error:
             if hit:
                 self._prefixes.detach(hit)
             raise EngineFailed(f"The engine refused a generation: {error}.") from None
         self._open[slot] = (generation, hit)
+        if generation.grammar is not None:
+            self._masks.open(slot, generation.grammar)
         if scored is not None:
             self._scores[slot] = []
 
@@ -144,6 +162,9 @@ class NativeEngine:
         return self._live.prefill_left(slot)
 
     def step(self, plan: StepPlan) -> list[SampledToken]:
+        masks = self._masks
+        if masks.used:
+            masks.fill(self._rows_to_sample(plan))
         try:
             sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens)
         except ValueError as error:
@@ -155,7 +176,7 @@ class NativeEngine:
         scores = self._scores.get(plan.prefill_slot)
         if scores is not None:
             self._score(plan.prefill_slot, scores, tokens)
-        return tokens
+        return masks.advance(tokens) if masks.used else tokens
 
     def _score(self, slot: int, scores: list[TokenLogprob], tokens: list[SampledToken]) -> None:
         """Take the scores of a chunk; with the last one they all leave, beside the first token of the answer."""
@@ -172,9 +193,16 @@ class NativeEngine:
         if generation is not None and generation.keep and self._live.prefill_left(slot) == 0:
             self._keep(slot, generation.prompt, generation.salt)
         self._live.close(slot)
+        self._masks.close(slot)
         self._scores.pop(slot, None)
         if hit:  # not before: what the slot reads must not make room for what it leaves
             self._prefixes.detach(hit)
+
+    def _rows_to_sample(self, plan: StepPlan) -> Sequence[int]:
+        slot = plan.prefill_slot
+        if slot >= 0 and self._live.prefill_left(slot) == plan.prefill_tokens:
+            return (*plan.decode, slot)
+        return plan.decode
 
     def keep_constant(self, token_ids: Sequence[int]) -> None:
         """Compute a beginning that many prompts share, whole blocks of it, and never let it leave. Before the start."""

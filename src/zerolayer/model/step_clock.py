@@ -18,7 +18,7 @@ from zerolayer.errors import EngineFailed, ZerolayerError
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan, chunk_of
 from zerolayer.model.heartbeat import Heartbeat
-from zerolayer.model.program import Programs
+from zerolayer.model.program import FULL, Programs
 from zerolayer.model.recorder import Recorder
 
 _log = logging.getLogger("zerolayer.model")
@@ -200,7 +200,9 @@ class StepClock:
             now = self._clock_ns()
             self._deliver(StepReport(now, now, "none", released=[letter.slot], failure=failure))
             return
-        self._programs[letter.slot] = self._registry.of(letter.generation.sampling)
+        generation = letter.generation
+        program = self._registry.of(generation.sampling)
+        self._programs[letter.slot] = program if generation.grammar is None else FULL
         self._prefilling.append(letter.slot)
         if letter.generation.prompt_logprobs is not None:
             self._scored.add(letter.slot)

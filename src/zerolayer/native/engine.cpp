@@ -56,6 +56,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   attended_ = arena_.take<float>(rows * attended_stride_);
   hidden_ = arena_.take<float>(rows * hidden_stride_);
   logits_ = arena_.take<float>(limits.slots * logit_stride_);
+  masks_ = arena_.take<uint32_t>(size_t(limits.slots) * mask_words());
   cosine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
   sine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
   for (Layer& layer : layers_) {
@@ -108,7 +109,7 @@ Engine::Slot& Engine::open_slot(int slot) {
 }
 
 void Engine::open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops,
-                  int prompt_logprobs, int prefix, int shared) {
+                  int prompt_logprobs, int prefix, int shared, bool masked) {
   require(slot >= 0 && slot < limits_.slots && !slots_[slot].open, "the slot is not free");
   require(tokens > 0 && max_tokens > 0 && tokens <= limits_.slot_tokens && max_tokens <= limits_.slot_tokens - tokens, "prompt and output do not fit the slot");
   for (int i = 0; i < tokens; i++) require(prompt[i] >= 0 && prompt[i] < shape_.vocabulary, "token id outside the vocabulary");
@@ -128,6 +129,7 @@ void Engine::open(int slot, const int32_t* prompt, int tokens, int max_tokens, c
   s.produced = 0;
   s.max_tokens = max_tokens;
   s.sampling = sampling;
+  s.masked = masked;
   if (sampling.has_penalty())
     for (const int32_t token : s.prompt) s.history.see_prompt(token);
   s.open = true;

@@ -63,10 +63,15 @@ class Engine {
 
   // The first `shared` tokens of the prompt (a multiple of 16, fewer than all) are those of shared prefix `prefix`; 0: none.
   // `prompt_logprobs`: alternatives to report for each token of the prompt (scored()), -1: none; needs `shared` 0.
+  // `masked`: every token is chosen among those that the slot's row of masks() allows when a step runs.
   void open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops,
-            int prompt_logprobs, int prefix, int shared);
+            int prompt_logprobs, int prefix, int shared, bool masked);
   void close(int slot);
   int prefill_left(int slot) const;
+
+  // One row of mask_words() for each slot, one bit a token, the lowest of each word first.
+  uint32_t* masks() { return masks_; }
+  int mask_words() const { return (shape_.vocabulary + 31) / 32; }
 
   // Room for a plan's decode slots, [slots], so that a caller needs no memory of its own.
   int32_t* plan() { return plan_.data(); }
@@ -84,6 +89,12 @@ class Engine {
   // Teacher-forced logits of every token through the last slot, which must be closed: out[tokens, vocabulary].
   void logits(const int32_t* tokens, int count, float* out);
 
+  // Floors to compare a step with, in ns on the engine's own threads: reading once what a decode step of `slots` slots with `tokens` of
+  // context reads, and `turns` of a loop that touches no memory.
+  int64_t read_once(int slots, int tokens);
+  int64_t spin(int64_t turns);
+  size_t weight_bytes() const;  // that a decode step reads
+
   const Shape& shape() const { return shape_; }
   const Limits& limits() const { return limits_; }
   const KernelSet* kernels() const { return kernels_; }
@@ -100,7 +111,7 @@ class Engine {
     Slot(int vocabulary, int slot_tokens, SeenKind seen) : prompt(slot_tokens), history(vocabulary, slot_tokens + 1, seen) {
       prompt.clear();  // touched, not only reserved
     }
-    bool open = false;
+    bool open = false, masked = false;
     std::vector<int32_t> prompt, stops;
     int prefix = 0, shared = 0;  // tokens [0, shared) lie in that prefix
     int position = 0;            // tokens in the KV cache
@@ -165,6 +176,7 @@ class Engine {
   Activations activations_;
   size_t width_ = 0, qkv_stride_ = 0, attended_stride_ = 0, hidden_stride_ = 0, logit_stride_ = 0;
   float *x_ = nullptr, *qkv_ = nullptr, *attended_ = nullptr, *hidden_ = nullptr, *logits_ = nullptr;
+  uint32_t* masks_ = nullptr;
 };
 
 }  // namespace zl

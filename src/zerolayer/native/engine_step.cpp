@@ -115,7 +115,7 @@ void Engine::sample(size_t begin, size_t end, int thread) {
     }
     Sampled& out = sampled_[i];
     out.slot = slot;
-    out.choice = sampler.choose(logits, s.sampling, s.history, s.stops, s.produced);
+    out.choice = sampler.choose(logits, s.sampling, s.history, s.stops, s.produced, s.masked ? masks_ + size_t(slot) * mask_words() : nullptr);
     out.has_logprob = s.sampling.top_logprobs >= 0;
     out.finish = Finish::kNone;
     if (std::find(s.stops.begin(), s.stops.end(), out.choice.token) != s.stops.end()) out.finish = Finish::kStop;

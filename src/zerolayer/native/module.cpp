@@ -173,14 +173,14 @@ NB_MODULE(_native, m) {
       .def("open", [](zl::Engine& e, int slot, Ids prompt, int max_tokens, float temperature, float top_p, int top_k, float min_p,
                       float repetition_penalty, float presence_penalty, float frequency_penalty, uint64_t seed, int top_logprobs,
                       std::vector<int32_t> stops, int min_tokens, const std::vector<std::pair<int32_t, float>>& bias, int prompt_logprobs,
-                      int prefix, int shared) {
+                      int prefix, int shared, bool masked) {
         zl::SamplingParameters p{temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed, top_logprobs,
                                  min_tokens};
         for (const auto& [token, amount] : bias) p.bias.push_back({token, amount});
-        e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops), prompt_logprobs, prefix, shared);
+        e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops), prompt_logprobs, prefix, shared, masked);
       }, "slot"_a, "prompt"_a, "max_tokens"_a, "temperature"_a, "top_p"_a, "top_k"_a, "min_p"_a, "repetition_penalty"_a,
          "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a, "min_tokens"_a = 0,
-         "bias"_a = std::vector<std::pair<int32_t, float>>{}, "prompt_logprobs"_a = -1, "prefix"_a = 0, "shared"_a = 0)
+         "bias"_a = std::vector<std::pair<int32_t, float>>{}, "prompt_logprobs"_a = -1, "prefix"_a = 0, "shared"_a = 0, "masked"_a = false)
       .def("pin", &zl::Engine::pin, "cores"_a)
       .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &zl::Engine::close, "slot"_a)
@@ -210,6 +210,11 @@ NB_MODULE(_native, m) {
         nb::gil_scoped_release release;
         e.logits(ids, count, to);
       }, "tokens"_a, "out"_a)
+      .def_prop_ro("mask_address", [](zl::Engine& e) { return reinterpret_cast<uintptr_t>(e.masks()); })
+      .def_prop_ro("mask_bytes", [](const zl::Engine& e) { return size_t(e.mask_words()) * sizeof(uint32_t); })
+      .def("read_once", &zl::Engine::read_once, "slots"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("spin", &zl::Engine::spin, "turns"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("weight_bytes", &zl::Engine::weight_bytes)
       .def_prop_ro("kernels", [](const zl::Engine& e) { return std::string(e.kernels()->name); })
       .def_prop_ro("bytes", [](const zl::Engine& e) { return e.arena().bytes(); })
       .def_prop_ro("huge_bytes", [](const zl::Engine& e) { return e.arena().huge_bytes(); });

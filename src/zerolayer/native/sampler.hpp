@@ -1,4 +1,4 @@
-// Chooses a token from logits: bias, penalties, temperature, min-p, top-k, top-p, one uniform number, in this order.
+// Chooses a token from logits: mask, bias, penalties, temperature, min-p, top-k, top-p, one uniform number, in this order.
 #pragma once
 
 #include <cstdint>
@@ -96,7 +96,9 @@ class Sampler {
   Sampler(const KernelSet* kernels, int vocabulary, int most_seen);
   // `position` numbers the token within its request: the same (seed, position) draws the same uniform number, whatever runs beside.
   // logits[vocabulary] is used as scratch and restored where parameters changed it. `stops` are the tokens that end a generation.
-  Choice choose(float* logits, const SamplingParameters& p, const TokenHistory& history, const std::vector<int32_t>& stops, int position);
+  // `mask`: one bit a token, the lowest of each word first; only tokens with a set bit are chosen (at least one is); null: all may be.
+  Choice choose(float* logits, const SamplingParameters& p, const TokenHistory& history, const std::vector<int32_t>& stops, int position,
+                const uint32_t* mask = nullptr);
 
   // How likely `token` was, whatever would have been chosen; fills the reported part of a choice.
   Choice score(const float* logits, int token, int top_logprobs);
@@ -113,11 +115,12 @@ class Sampler {
   int draw_plain(float total, double uniform) const;
   int draw_truncated(const SamplingParameters& p, float total, double uniform);
   void gather(float at_least);
+  float* masked(const float* logits, const uint32_t* mask);
   void report(const float* logits, int top_logprobs, Choice* choice);
 
   const KernelSet* kernels_;
   const int vocabulary_;
-  std::vector<float> weights_, block_sums_;
+  std::vector<float> weights_, block_sums_, masked_;
   std::vector<Saved> saved_;
   std::vector<Candidate> candidates_;
 };

@@ -65,11 +65,12 @@ class Server:
         self._sweep_s = sweep_s
         self._clock_ns = time.monotonic_ns
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
+        self._compiler = ThreadPoolExecutor(1, "zerolayer-grammar")
         self._build_engine_side(contract, loaded, watchdog)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
         self.pace = Pace(self.guard, self.dispatcher, self.held)
         site = self._build_site(limits, self.metrics, self.glue, contract)
-        rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper)
+        rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper, self._compiler)
         self.tables = Tables(rooms, self._clock_ns, self._render_metrics)
         self.calls = self.tables.calls
         self.grpc_health = self.tables.grpc_health
@@ -146,6 +147,7 @@ class Server:
         self.steps.stop()
         self._loaded.remember()
         self._helper.shutdown(cancel_futures=True)
+        self._compiler.shutdown(cancel_futures=True)
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
 

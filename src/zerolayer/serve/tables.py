@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerolayer.contract import Contract
+from zerolayer.front.anthropic import Messages
+from zerolayer.front.anthropic_form import MessageAnswers
 from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.description import Description
@@ -48,6 +50,7 @@ class Rooms:
     held: HeldClients
     site: Site
     helper: Executor
+    compiler: Executor
 
 
 class Tables:
@@ -57,6 +60,7 @@ class Tables:
         self._rooms = rooms
         self._limits = body_limits(rooms.contract)
         self.models = self._build_models()
+        self._transcripts = Transcripts(rooms.loaded.vocabulary, rooms.loaded.tool_format)
         guard = rooms.guard
         health = Health(guard)
         self.grpc_health = GrpcHealth(lambda: guard.closed, frozenset({SERVICE}))
@@ -67,14 +71,15 @@ class Tables:
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
         inference = self._inference(HttpFraming(), counter)
-        rooms = self._rooms
-        vocabulary = rooms.loaded.vocabulary
-        answers = ResponseAnswers(rooms.site.wall_s, rooms.guard.names.served, vocabulary, Transcripts(vocabulary))
+        rooms, transcripts = self._rooms, self._transcripts
+        served = rooms.guard.names.served
+        messages = Messages(self._generator(MessageAnswers(served, transcripts)), counter)
+        answers = ResponseAnswers(rooms.site.wall_s, served, rooms.loaded.vocabulary, transcripts)
         responses = Responses(self._generator(answers), counter)
-        names = rooms.guard.names
-        models = () if "*" in names.aliases else names.listed()
-        description = Description(openapi_document(rooms.site.version, self._limits, models))
-        return service_table(self._generator(), responses, inference, counter, self.models, health, description)
+        description = Description(openapi_document(rooms.site.version, self._limits, _nameable(rooms.guard)))
+        return service_table(
+            self._generator(), messages, responses, inference, counter, self.models, health, description
+        )
 
     def _methods(self, counter: TokenCounter) -> dict[str, Method]:
         methods = inference_methods(self._inference(GrpcFraming(), counter))
@@ -106,7 +111,9 @@ class Tables:
             site=rooms.site,
             limits=self._limits,
             vocabulary=rooms.loaded.vocabulary,
+            transcripts=self._transcripts,
             helper=rooms.helper,
+            compiler=rooms.compiler,
             held=rooms.held,
             answer=answer,
         )
@@ -120,4 +127,10 @@ class Tables:
             "threads": info.threads,
             "slots": info.slots,
         }
-        return Models(rooms.guard, int(time.time()), served_by, pack(rooms.loaded.vocabulary))
+        longest = rooms.contract.limits.max_tokens
+        return Models(rooms.guard, int(time.time()), served_by, pack(rooms.loaded.vocabulary), longest)
+
+
+def _nameable(guard: Guard) -> tuple[str, ...]:
+    """What a request may call the model; () for anything."""
+    return () if "*" in guard.names.aliases else guard.names.listed()

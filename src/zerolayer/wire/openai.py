@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from zerolayer.errors import InvalidRequest
+from zerolayer.wire import openai_tools
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.json_body import decode_strict
 from zerolayer.wire.openai_fields import ChatBody, ChatMessage, CommonBody, CompletionBody
@@ -23,10 +24,9 @@ from zerolayer.wire.openai_parameters import (
 )
 from zerolayer.wire.openai_plain import decode_plain
 from zerolayer.wire.openai_prompt import prompts
-from zerolayer.wire.schema import Message, Request, Route
+from zerolayer.wire.schema import CallTurn, Message, Request, Route, ToolResult
 
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_TOOL_ROLES = frozenset({"tool", "function"})
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _NULL = msgspec.Raw(b"null")
 _NONE = msgspec.Raw(b'"none"')
 
@@ -41,6 +41,7 @@ def decode_chat(body: bytes, limits: BodyLimits) -> Request:
         return plain
     fields = decode_strict(_CHAT, body, limits.body_bytes)
     _refuse_unsupported_chat(fields)
+    offered = openai_tools.tools(fields.tools, limits)
     options = stream_options(fields)
     return Request(
         route=Route.CHAT,
@@ -56,6 +57,10 @@ def decode_chat(body: bytes, limits: BodyLimits) -> Request:
         deadline_ms=None if fields.deadline_ms is None else int(fields.deadline_ms),
         tier=tier(fields),
         n=answers(fields.n, 1, limits),
+        tools=offered,
+        tool_choice=openai_tools.tool_choice(fields, offered),
+        parallel_tool_calls=fields.parallel_tool_calls is not False,
+        output=openai_tools.output(fields.response_format, limits),
     )
 
 
@@ -88,12 +93,8 @@ def decode_completion(body: bytes, limits: BodyLimits) -> Request:
 
 
 def _refuse_unsupported_chat(fields: ChatBody) -> None:
-    if fields.tools and fields.tool_choice != _NONE:
-        raise unsupported("tools", 'leave it out or send tool_choice "none"')
     if fields.functions and fields.function_call != _NONE:
-        raise unsupported("functions", 'leave it out or send function_call "none"')
-    if fields.response_format is not None and fields.response_format.type != "text":
-        raise unsupported("response_format", 'only the type "text" is')
+        raise unsupported("functions", "send tools instead")
     if fields.modalities and any(kind != "text" for kind in fields.modalities):
         raise unsupported("modalities", 'only "text" is')
     if _is_given(fields.audio):
@@ -124,33 +125,51 @@ def _messages(given: list[ChatMessage] | None, limits: BodyLimits) -> tuple[Mess
         raise InvalidRequest("'messages' is missing or empty; send at least one message.", param="messages")
     if len(given) > limits.json_messages:
         raise InvalidRequest(f"'messages' must have at most {limits.json_messages} messages.", param="messages")
-    return tuple([_message(message, index) for index, message in enumerate(given)])
+    names: dict[str, str] = {}  # of called tools, by the ids of the calls
+    return tuple([_message(message, f"messages[{index}]", names) for index, message in enumerate(given)])
 
 
-def _message(given: ChatMessage, index: int) -> Message:
+def _message(given: ChatMessage, place: str, names: dict[str, str]) -> Message:
     role = _ROLES.get(given.role)
     if role is None:
-        param = f"messages[{index}].role"
-        if given.role in _TOOL_ROLES:
-            raise unsupported(param, "messages of the roles tool and function are not")
-        raise InvalidRequest(f"'{param}' must be system, developer, user or assistant.", param=param)
-    if given.tool_calls or _is_given(given.function_call):
-        raise unsupported(f"messages[{index}].tool_calls", "leave it out")
+        param = f"{place}.role"
+        if given.role == "function":
+            raise unsupported(param, "send results in messages of the role tool")
+        raise InvalidRequest(f"'{param}' must be system, developer, user, assistant or tool.", param=param)
+    if _is_given(given.function_call):
+        raise unsupported(f"{place}.function_call", "send tool_calls instead")
+    if role == "tool":
+        if not given.tool_call_id:
+            param = f"{place}.tool_call_id"
+            raise InvalidRequest(f"'{param}' is missing; send the id of the call.", param=param)
+        content = _content(given, role, place)
+        return ToolResult(role, content, given.tool_call_id, names.get(given.tool_call_id, ""))
+    if not given.tool_calls:
+        return Message(role, _content(given, role, place))
+    if role != "assistant":
+        param = f"{place}.tool_calls"
+        raise InvalidRequest(f"'{param}' is allowed only in messages of the assistant.", param=param)
+    calls = openai_tools.calls(given.tool_calls, place)
+    names.update((call.id, call.name) for call in calls)
+    return CallTurn(role, _content(given, role, place), calls)
+
+
+def _content(given: ChatMessage, role: str, place: str) -> str:
     content = given.content
     if isinstance(content, str):
-        return Message(role, content)
-    param = f"messages[{index}].content"
+        return content
+    param = f"{place}.content"
     if content is None:
         if role != "assistant":
             raise InvalidRequest(f"'{param}' must be a string or a list of text parts.", param=param)
-        return Message(role, "")
+        return ""
     for number, part in enumerate(content):
         if part.type != "text":
             raise unsupported(f"{param}[{number}].type", 'only parts of the type "text" are')
         if part.text is None:
             raise InvalidRequest(f"'{param}[{number}].text' is missing.", param=f"{param}[{number}].text")
     # Parts are paragraphs of one text, as vLLM and llama.cpp have it.
-    return Message(role, "\n".join([part.text or "" for part in content]))
+    return "\n".join([part.text or "" for part in content])
 
 
 def _chat_logprobs(fields: ChatBody, limits: BodyLimits) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from zerolayer.errors import SlotsBusy, ZerolayerError
-from zerolayer.wire.schema import Account, FinishReason, Route, Usage
+from zerolayer.wire.schema import Account, FinishReason, Route, ToolCall, Usage
 
 FINGERPRINT = "fp_zerolayer"
 """``system_fingerprint`` unless the caller knows a better one, such as a digest of the model file."""
@@ -61,10 +61,22 @@ class _Usage(msgspec.Struct):
     prompt_tokens_details: _PromptDetails
 
 
+class _CalledFunction(msgspec.Struct):
+    name: str
+    arguments: str
+
+
+class _Call(msgspec.Struct):
+    id: str
+    function: _CalledFunction
+    type: str = "function"
+
+
 class _ChatMessage(msgspec.Struct):
-    content: str
+    content: str | None
     role: str = "assistant"
     refusal: None = None
+    tool_calls: list[_Call] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _ChatChoice(msgspec.Struct):
@@ -119,13 +131,23 @@ def complete_body(
 
 
 def choice_member(
-    route: Route, text: str, reason: FinishReason, *, logprobs: bytes = b"null", index: int = 0
+    route: Route,
+    text: str,
+    reason: FinishReason,
+    *,
+    calls: Sequence[ToolCall] = (),
+    logprobs: bytes = b"null",
+    index: int = 0,
 ) -> msgspec.Raw:
-    """One of a reply's answers; ``logprobs`` is the JSON value of a ``LogprobWriter``."""
+    """One of a reply's answers; ``logprobs`` is the JSON value of a ``LogprobWriter``. A chat's may have ``calls``."""
     shown = msgspec.Raw(logprobs)
     choice: _ChatChoice | _CompletionChoice
     if route is Route.CHAT:
-        choice = _ChatChoice(_ChatMessage(text), reason, shown, index)
+        message = _ChatMessage(text)
+        if calls:
+            message.content = text or None
+            message.tool_calls = [_Call(call.id, _CalledFunction(call.name, call.arguments)) for call in calls]
+        choice = _ChatChoice(message, reason, shown, index)
     else:
         choice = _CompletionChoice(text, reason, shown, index)
     return msgspec.Raw(msgspec.json.encode(choice))

@@ -12,7 +12,7 @@ import msgspec
 from zerolayer.errors import ZerolayerError
 from zerolayer.wire.openai_logprobs import LogprobWriter, TokenBytes
 from zerolayer.wire.openai_reply import FINGERPRINT, error_body, reply_id, usage_member
-from zerolayer.wire.schema import Account, FinishReason, Route, TokenLogprob, Usage
+from zerolayer.wire.schema import Account, CallDelta, FinishReason, Route, TokenLogprob, Usage
 
 _END = b"\n\n"
 _DONE = b"data: [DONE]\n\n"
@@ -30,6 +30,11 @@ _NO_TEXT = {
     Route.COMPLETIONS: b'"choices":[{"index":%d,"text":"","logprobs":null,',
 }
 
+# Around the piece of a call: the first one of a call, and its others.
+_BEFORE_CALL = b'"choices":[{"index":%d,"delta":{"tool_calls":['
+_FIRST_PIECE = b'{"index":%d,"id":%b,"type":"function","function":{"name":%b,"arguments":%b}}]},"logprobs":null'
+_OTHER_PIECE = b'{"index":%d,"function":{"arguments":%b}}]},"logprobs":null'
+
 _COUNTED = b',"finish_reason":null}],"usage":%b}\n\n'
 
 _encode = msgspec.json.Encoder().encode
@@ -45,6 +50,7 @@ class StreamWriter:
 
     __slots__ = (
         "_after_text",
+        "_call_prefix",
         "_finish_prefix",
         "_include_usage",
         "_logprobs",
@@ -78,6 +84,7 @@ class StreamWriter:
         self._suffix = b',"finish_reason":null}]%b}\n\n' % no_usage
         self._plain_suffix = _AFTER_TEXT[route] + b"null" + self._suffix
         self._text_prefix = self._prefix + _BEFORE_TEXT[route] % index
+        self._call_prefix = self._prefix + _BEFORE_CALL % index
         self._finish_prefix = self._prefix + _NO_TEXT[route] % index
         self._start = self._prefix + _ROLE % index + self._suffix[1:] if route is Route.CHAT else b""
         self._after_text = _AFTER_TEXT[route]
@@ -117,6 +124,11 @@ class StreamWriter:
             return b"".join((self._text_prefix, _encode(text), self._after_text, b"null", suffix))
         return self._text_prefix + _encode(text) + self._plain_suffix
 
+    def calls(self, pieces: Sequence[CallDelta], usage: Usage | None = None) -> bytes:
+        """Pieces of tool calls, an event each; nothing for none."""
+        suffix = self._suffix if usage is None else _COUNTED % usage_member(usage)
+        return b"".join([self._call_prefix + _piece(piece) + suffix for piece in pieces])
+
     def finish(self, reason: FinishReason, account: Account, usage: Usage | None = None) -> bytes:
         """The event that carries ``finish_reason``, and the account of the request in its member ``zerolayer``."""
         return b'%b"finish_reason":%b}]%b,"zerolayer":%b}\n\n' % (
@@ -139,6 +151,13 @@ class StreamWriter:
     def error(self, error: ZerolayerError) -> bytes:
         """What went wrong after the 200 was sent."""
         return error_event(error)
+
+
+def _piece(piece: CallDelta) -> bytes:
+    if piece.name:
+        names = _encode(piece.id), _encode(piece.name)
+        return _FIRST_PIECE % (piece.index, *names, _encode(piece.arguments))
+    return _OTHER_PIECE % (piece.index, _encode(piece.arguments))
 
 
 def error_event(error: ZerolayerError) -> bytes:

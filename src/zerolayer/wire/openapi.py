@@ -55,7 +55,7 @@ PATHS: Final[Mapping[str, tuple[Operation, ...]]] = {
 
 
 def openapi_document(version: str, limits: BodyLimits, models: Sequence[str]) -> bytes:
-    """The document as JSON. ``version`` is the package's; ``models`` are the names that a request may use, () for any."""
+    """The document as JSON. ``version`` is the package's; ``models`` are what a request may name, () for any."""
     bodies = [operation.body for operations in PATHS.values() for operation in operations if operation.body]
     _, components = msgspec.json.schema_components(dict.fromkeys(bodies), ref_template=_PREFIX)
     for name in ("ChatBody", "CompletionBody", "ResponseBody"):

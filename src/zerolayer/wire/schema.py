@@ -18,6 +18,7 @@ class Route(StrEnum):
 
     CHAT = "chat.completions"
     COMPLETIONS = "completions"
+    MESSAGES = "messages"  # Anthropic's
     RESPONSES = "responses"
 
 
@@ -135,7 +136,7 @@ PromptText = str | Sequence[int]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, flat: ``messages`` on the chat route, ``prompt`` (text or token ids) on the completions route.
+    """One request, flat: ``prompt`` (text or token ids) on the completions route, ``messages`` on all others.
 
     Ages in milliseconds, points in time in Unix milliseconds; None and "" where the client said nothing.
     """
@@ -162,6 +163,8 @@ class Request(msgspec.Struct, frozen=True):
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
     output: OutputFormat | None = None  # None: free text
+    prefill: str = ""  # what the assistant's answer begins with; the model goes on from there
+    fills_slot: bool = False  # an answer that finds no more room in its slot ends there, rather than being refused
     n: int = 1  # answers to each prompt
     further: tuple[PromptText, ...] = ()  # prompts beside the first one
     continuous_usage: bool = False  # every event of a stream tells the usage so far

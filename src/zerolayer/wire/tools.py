@@ -12,21 +12,23 @@ from zerolayer.errors import InvalidRequest
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.schema import OutputFormat, Tool, ToolChoice, ToolMode
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-def check_tools(tools: Sequence[Tool], limits: BodyLimits, places: Sequence[str]) -> tuple[Tool, ...]:
+def check_tools(
+    tools: Sequence[Tool], limits: BodyLimits, places: Sequence[str], *, name_chars: int = 64
+) -> tuple[Tool, ...]:
     """``tools`` if they are within the limits; ``places`` say where in the body each stands (``tools[0].function``).
 
-    Raises InvalidRequest.
+    ``name_chars`` is the length of the longest name. Raises InvalidRequest.
     """
     if len(tools) > limits.tools:
         raise InvalidRequest(f"'tools' must have at most {limits.tools} tools.", param="tools")
     seen: set[str] = set()
     for tool, place in zip(tools, places, strict=True):
         param = f"{place}.name"
-        if not _NAME.fullmatch(tool.name):
-            raise InvalidRequest(f"'{param}' must have 1 to 64 letters, digits, '_' and '-'.", param=param)
+        if len(tool.name) > name_chars or not _NAME.fullmatch(tool.name):
+            raise InvalidRequest(f"'{param}' must have 1 to {name_chars} letters, digits, '_' and '-'.", param=param)
         if tool.name in seen:
             raise InvalidRequest(f"'{param}' repeats the name of another tool.", param=param)
         seen.add(tool.name)
