@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from zerolayer.wire.anthropic_fields import MessagesBody
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.openai_fields import ChatBody, CompletionBody
 from zerolayer.wire.responses_fields import ResponseBody
@@ -40,6 +41,8 @@ PATHS: Final[Mapping[str, tuple[Operation, ...]]] = {
     "/v1/responses/{id}": tuple(
         [Operation(method, "Nothing is kept: always 404", always=404) for method in ("get", "delete", "post")]
     ),
+    "/v1/messages": (Operation("post", "Answer a conversation, as Anthropic's API", MessagesBody, (_JSON, _EVENTS)),),
+    "/v1/messages/count_tokens": (Operation("post", "Count the tokens of such a conversation", MessagesBody),),
     "/v1/count_tokens": (
         Operation("post", "Count the tokens of a prompt", ChatBody, (_JSON, _PROTOBUF), (_JSON, _PROTOBUF)),
     ),
@@ -58,7 +61,7 @@ def openapi_document(version: str, limits: BodyLimits, models: Sequence[str]) ->
     """The document as JSON. ``version`` is the package's; ``models`` are what a request may name, () for any."""
     bodies = [operation.body for operations in PATHS.values() for operation in operations if operation.body]
     _, components = msgspec.json.schema_components(dict.fromkeys(bodies), ref_template=_PREFIX)
-    for name in ("ChatBody", "CompletionBody", "ResponseBody"):
+    for name in ("ChatBody", "CompletionBody", "MessagesBody", "ResponseBody"):
         _narrow(components[name], limits, models)
     components["Error"] = _ERROR
     document = {
