@@ -55,7 +55,10 @@ def test_1_a_client_cannot_send_a_chat_template(serve):
         (get("/v1/models", "x: " + "y" * 100_000), 431),
         (post("/v1/chat/completions", b'{"x":' + b"[" * 100_000), 400),
     ],
-    ids=["n", "top_logprobs", "stops", "stop", "max_tokens", "biases", "best_of", "prompts", "logprobs", "body", "head", "depth"],
+    ids=[
+        "n", "top_logprobs", "stops", "stop", "max_tokens", "biases", "best_of", "prompts", "logprobs", "body", "head",
+        "depth",
+    ],
 )  # fmt: skip
 def test_2_everything_is_capped_before_it_costs_anything(serve, request_bytes, status):
     service: Service = serve()

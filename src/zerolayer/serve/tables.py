@@ -76,7 +76,7 @@ class Tables:
         messages = Messages(self._generator(MessageAnswers(served, transcripts)), counter)
         answers = ResponseAnswers(rooms.site.wall_s, served, rooms.loaded.vocabulary, transcripts)
         responses = Responses(self._generator(answers), counter)
-        description = Description(openapi_document(rooms.site.version, self._limits))
+        description = Description(openapi_document(rooms.site.version, self._limits, _nameable(rooms.guard)))
         return service_table(
             self._generator(), messages, responses, inference, counter, self.models, health, description
         )
@@ -129,3 +129,8 @@ class Tables:
         }
         longest = rooms.contract.limits.max_tokens
         return Models(rooms.guard, int(time.time()), served_by, pack(rooms.loaded.vocabulary), longest)
+
+
+def _nameable(guard: Guard) -> tuple[str, ...]:
+    """What a request may call the model; () for anything."""
+    return () if "*" in guard.names.aliases else guard.names.listed()

@@ -62,13 +62,13 @@ PATHS: Final[Mapping[str, tuple[Operation, ...]]] = {
 """All paths of the service; ``{id}`` stands for one segment."""
 
 
-def openapi_document(version: str, limits: BodyLimits) -> bytes:
-    """The document as JSON; ``version`` is the package's."""
+def openapi_document(version: str, limits: BodyLimits, models: Sequence[str]) -> bytes:
+    """The document as JSON. ``version`` is the package's; ``models`` are what a request may name, () for any."""
     bodies = [operation.body for operations in PATHS.values() for operation in operations if operation.body]
     _, components = msgspec.json.schema_components(dict.fromkeys(bodies), ref_template=_PREFIX)
-    for name in ("ChatBody", "CompletionBody", "ResponseBody"):
-        _narrow(components[name], limits)
-    _narrow_messages(components["MessagesBody"], limits)
+    for name in ("ChatBody", "CompletionBody", "MessagesBody", "ResponseBody"):
+        _narrow(components[name], limits, models)
+    _widen_messages(components["MessagesBody"]["properties"])
     components |= {"Error": _ERROR, "AnthropicError": _ANTHROPIC_ERROR}
     document = {
         "openapi": "3.1.0",
@@ -157,8 +157,8 @@ def _ref(name: str) -> dict[str, str]:
     return {"$ref": _PREFIX.format(name=name)}
 
 
-def _narrow(schema: dict[str, Any], limits: BodyLimits) -> None:
-    """Ranges that the contract sets."""
+def _narrow(schema: dict[str, Any], limits: BodyLimits, models: Sequence[str]) -> None:
+    """Ranges that the contract sets, and what must be given."""
     low, high = limits.temperature
     most = {"maximum": limits.max_tokens} if limits.outside == "refuse" else {}
     ranges: dict[str, dict[str, Any]] = {
@@ -178,6 +178,7 @@ def _narrow(schema: dict[str, Any], limits: BodyLimits) -> None:
         "top_k": {"minimum": -1, "maximum": 2**31 - 1},
     }
     members = schema["properties"]
+    members["model"] = {"type": "string"} | ({"enum": list(models)} if models else {})
     for name, limit in ranges.items():
         if name in members:
             members[name].update(limit)  # of a number; they say nothing about null
@@ -186,11 +187,10 @@ def _narrow(schema: dict[str, Any], limits: BodyLimits) -> None:
         members["messages"]["maxItems"] = limits.json_messages
 
 
-def _narrow_messages(schema: dict[str, Any], limits: BodyLimits) -> None:
-    """The same for Anthropic's body, whose ranges differ."""
-    _narrow(schema, limits)
-    members = schema["properties"]
-    members["temperature"].update({"minimum": 0, "maximum": 1})
+def _widen_messages(members: dict[str, Any]) -> None:
+    """Where Anthropic's ranges differ from OpenAI's."""
+    hottest = members["temperature"].get("maximum", 1)
+    members["temperature"].update({"minimum": 0, "maximum": min(1, hottest)})
     members["top_p"] = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}], "default": None}
     members["top_k"].update({"minimum": 0})
     members["max_tokens"].update({"minimum": 1})

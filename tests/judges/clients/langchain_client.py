@@ -24,7 +24,7 @@ for name, change in {"model": {"model": "nothing"}, "range": {"temperature": 99}
     try:
         ChatOpenAI(**{**given, **change}).invoke("hello")
     except openai.APIStatusError as error:
-        errors[name] = [type(error).__name__, error.status_code]
+        errors[name] = error.status_code
 busy = ChatOpenAI(**{**given, "max_tokens": 200}, max_retries=2, extra_body={"ignore_eos": True})
 with ThreadPoolExecutor(6) as pool:
     served = list(pool.map(busy.invoke, ["hello"] * 6))
