@@ -32,6 +32,13 @@ def test_langchain_speaks_the_responses_api(langchain: dict[str, Any]) -> None:
     assert langchain["responses"] == langchain["responses_streamed"] == langchain["whole"]
 
 
+def test_langchain_gets_structured_output_and_calls_of_tools(langchain: dict[str, Any]) -> None:
+    assert langchain["structured"] in {"red", "green"}
+    ((name, arguments),) = langchain["called"]
+    assert (name, arguments["colour"] in {"red", "green"}) == ("Choice", True)
+    assert langchain["called_streamed"] == "Choice"
+
+
 def test_langchain_tells_errors_apart_and_leaves_streams(langchain: dict[str, Any]) -> None:
     assert langchain["errors"] == {"model": 404, "range": 400}
     assert langchain["left"] == 3
@@ -66,6 +73,14 @@ def test_vercel_ai_reads_replies_streams_and_usage(vercel: dict[str, Any], provi
     assert said["streamed"] == said["whole"]
     assert said["usage"] == said["counted"] > 0
     assert said["reason"] in {"stop", "length"}
+
+
+@pytest.mark.parametrize("provider", ["compatible", "chat", "responses"])
+def test_vercel_ai_gets_structured_output_and_calls_of_tools(vercel: dict[str, Any], provider: str) -> None:
+    said = vercel[provider]
+    assert said["structured"] in {"red", "green"}
+    ((name, colour),) = said["called"]
+    assert (name, colour in {"red", "green"}) == ("choose", True)
 
 
 def test_vercel_ai_tells_errors_leaves_streams_and_is_served_after_retries(vercel: dict[str, Any]) -> None:

@@ -1,11 +1,14 @@
-"""LangChain: a reply, a stream with usage, logprobs, an error, a stream that is left, and more calls than slots."""
+"""LangChain: replies, streams, structured output, tools, errors, a stream that is left, and more calls than slots."""
 
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 import openai
+from langchain_core.messages import AIMessageChunk
 from langchain_openai import ChatOpenAI, OpenAI
+from pydantic import BaseModel
 
 BASE = os.environ["ZEROLAYER_TEST_URL"] + "/v1"
 MODEL = openai.OpenAI(base_url=BASE, api_key="none").models.list().data[0].id
@@ -29,6 +32,16 @@ busy = ChatOpenAI(**{**given, "max_tokens": 200}, max_retries=2, extra_body={"ig
 with ThreadPoolExecutor(6) as pool:
     served = list(pool.map(busy.invoke, ["hello"] * 6))
 responses = ChatOpenAI(**given, use_responses_api=True)
+
+
+class Choice(BaseModel):
+    """A colour."""
+
+    colour: Literal["red", "green"]
+
+
+roomy = ChatOpenAI(**{**given, "max_tokens": 100})
+called = roomy.bind_tools([Choice], tool_choice="Choice")
 print(
     json.dumps(
         {
@@ -41,6 +54,9 @@ print(
             "legacy": OpenAI(**given).invoke("hello"),
             "responses": responses.invoke("hello").text,
             "responses_streamed": "".join(chunk.text for chunk in responses.stream("hello")),
+            "structured": roomy.with_structured_output(Choice, method="json_schema").invoke("hello").colour,
+            "called": [[call["name"], call["args"]] for call in called.invoke("hello").tool_calls],
+            "called_streamed": sum(called.stream("hello"), AIMessageChunk("")).tool_calls[0]["name"],
             "errors": errors,
             "left": left,
             "served": len(served),
