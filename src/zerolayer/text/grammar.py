@@ -19,7 +19,7 @@ import llguidance
 
 from zerolayer.errors import InvalidRequest
 from zerolayer.text.encode import Encoder
-from zerolayer.text.grammar_source import PlaceRefused, constrained, grammar_source
+from zerolayer.text.grammar_source import PlaceRefused, constrained, grammar_source, parts
 from zerolayer.text.tool_format import ToolFormat
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.schema import Request
@@ -63,7 +63,7 @@ class Grammars:
 
     def __init__(self, vocabulary: Vocabulary, encoder: Encoder, form: ToolFormat, size: int) -> None:
         self._form = form
-        self._control_tokens = frozenset(vocabulary.special_ids)
+        self._control_tokens = vocabulary.special_ids
         self._tokens = None
         if vocabulary.eos_ids:
             ends = sorted(vocabulary.eos_ids)
@@ -87,6 +87,8 @@ class Grammars:
             return found
         try:
             source = grammar_source(request, self._form, self._control_tokens)
+            for param, part in parts(request):
+                self._compile(part, param)
         except PlaceRefused as refused:
             raise _refusal(refused.param, refused.why) from None
         grammar = self._compile(source, "response_format" if request.output is not None else "tools")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from zerolayer.text.json_schema import SchemaRefused, read_schema
@@ -46,10 +46,10 @@ def callable_tools(request: Request) -> tuple[Tool, ...]:
     return tuple(tool for tool in request.tools if not choice.names or tool.name in choice.names)
 
 
-def grammar_source(request: Request, form: ToolFormat, control_tokens: Collection[str]) -> str:
+def grammar_source(request: Request, form: ToolFormat, control_tokens: Mapping[str, int]) -> str:
     """The grammar of a request that is ``constrained``. Raises PlaceRefused.
 
-    ``control_tokens``: names that the model writes as one token, never as letters.
+    ``control_tokens``: what the model writes as one token, never as letters, with its id.
     """
     tools = callable_tools(request)
     forced = request.tool_choice.mode is ToolMode.REQUIRED
@@ -64,6 +64,16 @@ def grammar_source(request: Request, form: ToolFormat, control_tokens: Collectio
         starts, free = calls.free()
         rules = [*free, *calls.rules()]
     return "\n".join([f"start: {starts}", *rules])
+
+
+def parts(request: Request) -> list[tuple[str, str]]:
+    """A grammar of each schema by itself, where ``grammar_source`` joins several: param, and the source.
+
+    What nothing can satisfy is found at its beginning, which inside of a call is far from the beginning.
+    """
+    forced = request.tool_choice.mode is ToolMode.REQUIRED
+    schemas = [tool.parameters for tool in callable_tools(request) if tool.parameters and (forced or tool.strict)]
+    return [("tools", f"start: value\nvalue: {_json(_read('tools', schema))}") for schema in schemas]
 
 
 def _value(param: str, output: OutputFormat) -> str:
@@ -88,7 +98,7 @@ class _Calls:
     """
 
     def __init__(
-        self, tools: Sequence[Tool], form: ToolFormat, control_tokens: Collection[str], *, many: bool, exact: bool
+        self, tools: Sequence[Tool], form: ToolFormat, control_tokens: Mapping[str, int], *, many: bool, exact: bool
     ) -> None:
         self._tools = tools
         self._form = form
@@ -142,4 +152,5 @@ class _Calls:
 
     def _words(self, *texts: str) -> str:
         """Texts that stand as they are; of control tokens the tokens."""
-        return " ".join(text if text in self._control_tokens else json.dumps(text) for text in texts if text)
+        tokens = self._control_tokens
+        return " ".join(f"<[{tokens[text]}]>" if text in tokens else json.dumps(text) for text in texts if text)

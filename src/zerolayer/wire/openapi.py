@@ -31,6 +31,7 @@ class Operation(msgspec.Struct, frozen=True):
     reply: Sequence[str] = (_JSON,)
     media: Sequence[str] = (_JSON,)
     always: int = 200  # the status when all goes well
+    error: str = "Error"  # the component that describes a refusal
 
 
 PATHS: Final[Mapping[str, tuple[Operation, ...]]] = {
@@ -41,8 +42,12 @@ PATHS: Final[Mapping[str, tuple[Operation, ...]]] = {
     "/v1/responses/{id}": tuple(
         [Operation(method, "Nothing is kept: always 404", always=404) for method in ("get", "delete", "post")]
     ),
-    "/v1/messages": (Operation("post", "Answer a conversation, as Anthropic's API", MessagesBody, (_JSON, _EVENTS)),),
-    "/v1/messages/count_tokens": (Operation("post", "Count the tokens of such a conversation", MessagesBody),),
+    "/v1/messages": (
+        Operation("post", "Answer in Anthropic's shape", MessagesBody, (_JSON, _EVENTS), error="AnthropicError"),
+    ),
+    "/v1/messages/count_tokens": (
+        Operation("post", "Count the tokens of a message", MessagesBody, error="AnthropicError"),
+    ),
     "/v1/count_tokens": (
         Operation("post", "Count the tokens of a prompt", ChatBody, (_JSON, _PROTOBUF), (_JSON, _PROTOBUF)),
     ),
@@ -63,7 +68,8 @@ def openapi_document(version: str, limits: BodyLimits, models: Sequence[str]) ->
     _, components = msgspec.json.schema_components(dict.fromkeys(bodies), ref_template=_PREFIX)
     for name in ("ChatBody", "CompletionBody", "MessagesBody", "ResponseBody"):
         _narrow(components[name], limits, models)
-    components["Error"] = _ERROR
+    _widen_messages(components["MessagesBody"]["properties"])
+    components |= {"Error": _ERROR, "AnthropicError": _ANTHROPIC_ERROR}
     document = {
         "openapi": "3.1.0",
         "info": {
@@ -96,6 +102,25 @@ _ERROR: Final = {
     },
 }
 
+_ANTHROPIC_ERROR: Final = {
+    "type": "object",
+    "required": ["type", "error", "request_id"],
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "required": ["type", "message", "details"],
+            "properties": {
+                "type": {"type": "string"},
+                "message": {"type": "string"},
+                "details": {"type": "object", "properties": {"error_code": {"type": "string"}}},
+                "retry_after_ms": {"type": "integer", "minimum": 1},
+            },
+        },
+        "request_id": {"type": "string"},
+    },
+}
+
 
 def _path(path: str, operations: Sequence[Operation]) -> dict[str, Any]:
     described: dict[str, Any] = {operation.method: _operation(path, operation) for operation in operations}
@@ -106,7 +131,10 @@ def _path(path: str, operations: Sequence[Operation]) -> dict[str, Any]:
 
 def _operation(path: str, operation: Operation) -> dict[str, Any]:
     words = path.replace("{", "").replace("}", "").replace(".", "/").split("/")
-    error = {"description": "What was wrong, and what to do", "content": _content(operation.media, _ref("Error"))}
+    error = {
+        "description": "What was wrong, and what to do",
+        "content": _content(operation.media, _ref(operation.error)),
+    }
     described: dict[str, Any] = {
         "operationId": "_".join([operation.method, *filter(None, words)]),
         "summary": operation.summary,
@@ -157,3 +185,12 @@ def _narrow(schema: dict[str, Any], limits: BodyLimits, models: Sequence[str]) -
     schema["required"] = [name for name in ("model", "messages", "prompt", "input") if name in members][:2]
     if "messages" in members:
         members["messages"]["maxItems"] = limits.json_messages
+
+
+def _widen_messages(members: dict[str, Any]) -> None:
+    """Where Anthropic's ranges differ from OpenAI's."""
+    hottest = members["temperature"].get("maximum", 1)
+    members["temperature"].update({"minimum": 0, "maximum": min(1, hottest)})
+    members["top_p"] = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}], "default": None}
+    members["top_k"].update({"minimum": 0})
+    members["max_tokens"].update({"minimum": 1})

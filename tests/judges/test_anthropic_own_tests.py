@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from judges.client_environments import KEPT
 from reference.server import running_server
 from reference.tiny_model import LLAMA_64, write_tiny_model
 
@@ -64,23 +65,24 @@ def pytest_pyfunc_call(pyfuncitem):
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that holds ``tests``."""
-    folder: Path = tmp_path_factory.mktemp("anthropic-suite")
-    wanted = f"anthropic=={version('anthropic')}"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "anthropic", wanted]
-    if subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode != 0:
-        pytest.skip(f"the source archive could not be fetched; try: pip download --no-deps --no-binary :all: {wanted}")
-    with tarfile.open(next(folder.glob("anthropic-*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
-    tests = next(folder.glob("anthropic-*/tests"))
-    (tests / "conftest.py").write_text(CONFTEST)
-    return tests.parent
+    """A folder of its own with the package's ``tests``; the archive is kept."""
+    name = f"anthropic-{version('anthropic')}"
+    archive, wanted = KEPT / f"{name}.tar.gz", name.replace("-", "==")
+    if not archive.exists():
+        fetch = ["-m", "pip", "download", "-q", "--no-deps", "--no-binary", "anthropic", wanted, "-d", KEPT]
+        if subprocess.run([sys.executable, *fetch], check=False, capture_output=True).returncode != 0:
+            pytest.skip(f"its source could not be fetched; try: pip download --no-binary anthropic {wanted}")
+    folder: Path = tmp_path_factory.mktemp("anthropic")
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder, filter="data")
+    (folder / name / "tests" / "conftest.py").write_text(CONFTEST)
+    return folder / name
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server that answers to every name, and answers briefly."""
-    folder = tmp_path_factory.mktemp("anthropic-suite-server")
+    folder = tmp_path_factory.mktemp("any")
     model, contract = write_tiny_model(folder / "tiny.gguf", LLAMA_64), folder / "contract.toml"
     contract.write_text(CONTRACT)
     shape = ("--slots", "4", "--slot-tokens", "512", "--threads", "1")
