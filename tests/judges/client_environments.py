@@ -1,4 +1,7 @@
-"""Environments for other people's clients, made once and kept in ``.judges`` beside the sources."""
+"""Environments for other people's clients, made once and kept in ``.judges`` beside the sources.
+
+As a program it makes one by hand: ``python tests/judges/client_environments.py requirements-lm-eval.txt``.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,14 @@ HERE = Path(__file__).parent / "clients"
 KEPT = Path(__file__).parents[2] / ".judges"
 
 
-def python_with(requirements: str) -> Path:
-    """A Python that has what ``requirements`` (a file of ``clients``) names."""
+def python_with(requirements: str, *, large: bool = False) -> Path:
+    """A Python that has what ``requirements`` (a file of ``clients``) names; a large one is made by hand only."""
     wanted = HERE / requirements
     folder = KEPT / f"python-{_digest(wanted)}"
     python = folder / "bin" / "python"
     if not (folder / "complete").exists():
+        if large:
+            pytest.skip(f"it is large; install it with: python tests/judges/client_environments.py {requirements}")
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", wanted]
         if subprocess.run(install, check=False, capture_output=True).returncode != 0:
@@ -71,3 +76,7 @@ def _said(command: list[Any], environment: dict[str, str], folder: Path) -> dict
 
 def _digest(wanted: Path) -> str:
     return hashlib.sha256(wanted.read_bytes() + sys.version.encode()).hexdigest()[:12]
+
+
+if __name__ == "__main__":
+    print(python_with(sys.argv[1]))

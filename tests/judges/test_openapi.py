@@ -10,7 +10,7 @@ import pytest
 from judges.client_environments import python_with
 
 pytestmark = pytest.mark.judge
-EXAMPLES = 40  # of each operation
+EXAMPLES = 25  # of each operation
 
 
 def test_no_request_that_the_document_suggests_is_answered_500(server: str, tmp_path: Path) -> None:

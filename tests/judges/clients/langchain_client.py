@@ -41,7 +41,7 @@ class Choice(BaseModel):
 
 
 roomy = ChatOpenAI(**{**given, "max_tokens": 100})
-called = roomy.bind_tools([Choice], tool_choice="Choice")
+called = roomy.bind_tools([Choice], tool_choice="Choice", parallel_tool_calls=False)
 print(
     json.dumps(
         {
