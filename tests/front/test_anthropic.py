@@ -189,6 +189,8 @@ def test_models_are_anthropic_s_where_its_version_is_named(serve):
         ("before_id=other", ["echo", "claude"], False),
         ("before_id=other&limit=1", ["claude"], True),
         ("after_id=nothing", [], False),
+        ("lifecycle=deprecated,active&limit=1", ["echo"], True),
+        ("lifecycle[]=deprecated&lifecycle[]=retired", [], False),
         ("beta=true", ["echo", "claude", "other"], False),
     ],
 )
