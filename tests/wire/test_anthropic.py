@@ -8,9 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 from anthropic_bodies import HELLO, SECRET, WEATHER, assistant, body, count, messages, refusal, user
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zerolayer.errors import BodyTooLarge, InvalidRequest
 from zerolayer.wire.anthropic import decode_messages
+from zerolayer.wire.anthropic_fields import Block, MessagesBody, Turn
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.schema import (
     Message,
@@ -22,6 +25,9 @@ from zerolayer.wire.schema import (
     ToolChoice,
     ToolMode,
 )
+
+MEMBERS = [field.name for field in msgspec.structs.fields(MessagesBody)]
+WORDS = [field.name for fields in (Turn, Block, Tool) for field in msgspec.structs.fields(fields)] + ["user", "text"]
 
 # --- the whole request
 
@@ -254,3 +260,23 @@ def test_a_format_and_a_prefill_do_not_go_together() -> None:
 def test_of_a_repeated_member_the_last_counts() -> None:
     twice = json.dumps({"model": "m", "max_tokens": 1, "messages": HELLO}).replace("{", '{"model":"n",', 1)
     assert decode_messages(twice.encode(), BodyLimits()).model == "m"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(MEMBERS), JSON, max_size=5))
+def test_whatever_stands_in_any_member_is_a_request_or_one_refusal(members: dict[str, Any]) -> None:
+    try:
+        request = messages(**members)
+    except InvalidRequest as error:
+        assert error.status == 400
+    else:
+        assert 1 <= request.max_tokens <= 2048
+        assert 0 <= request.sampling.temperature <= 1
+        assert 0 < request.sampling.top_p <= 1
+        assert request.messages

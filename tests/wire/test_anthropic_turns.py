@@ -34,6 +34,11 @@ def test_an_empty_system_is_none() -> None:
     assert turns(user("hello"), system=[]) == turns(user("hello"), system="") == (Message("user", "hello"),)
 
 
+def test_the_attribution_that_changes_with_every_request_is_left_out() -> None:
+    system = [text("x-anthropic-billing-header: cc_version=2.1; cch=5f3;"), text("Be kind.")]
+    assert turns(user("hello"), system=system) == turns(user("hello"), system="Be kind.")
+
+
 def test_system_items_among_the_messages_are_hoisted_in_their_order() -> None:
     said = turns(
         user("one"), {"role": "system", "content": "b"}, assistant("two"), user("three"),

@@ -10,18 +10,22 @@ from urllib.parse import unquote
 from zerolayer.errors import ModelNotFound, Unavailable, ZerolayerError
 from zerolayer.front.anthropic import Messages, page_of
 from zerolayer.front.count_tokens import TokenCounter
+from zerolayer.front.description import Description
 from zerolayer.front.dialect import ANTHROPIC
 from zerolayer.front.exchange import JSON, Action, Exchange
 from zerolayer.front.gate import PROTOBUF_MEDIA, media_type
 from zerolayer.front.generate import Generator
 from zerolayer.front.inference import Inference
+from zerolayer.front.responses import Responses
 from zerolayer.front.site import Header
 from zerolayer.guard.guard import Guard
 from zerolayer.observe.metrics import CONTENT_TYPE
 from zerolayer.wire.anthropic_reply import model_info
 from zerolayer.wire.openai_reply import ModelCard, model_body, models_body
 
+OPENAPI: Final = "/openapi.json"
 _MODELS: Final = "/v1/models"
+_RESPONSES: Final = "/v1/responses"
 _VOCABULARY: Final = "/vocabulary"
 GENERATE: Final = "/v1/generate"
 COUNT_TOKENS: Final = "/v1/count_tokens"
@@ -120,10 +124,12 @@ class Models:
 def service_table(
     generator: Generator,
     messages: Messages,
+    responses: Responses,
     inference: Inference,
     counter: TokenCounter,
     models: Models,
     health: Health,
+    description: Description,
 ) -> dict[str, Mapping[str, Action]]:
     """What the service itself answers."""
 
@@ -140,8 +146,12 @@ def service_table(
         "/v1/completions": {"POST": generator.completion},
         "/v1/messages": {"POST": messages.create},
         "/v1/messages/count_tokens": {"POST": messages.count_tokens},
+        _RESPONSES: {"POST": responses.create},
+        _RESPONSES + "/input_tokens": {"POST": responses.count},
+        _RESPONSES + "/": {"GET": responses.kept, "DELETE": responses.kept, "POST": responses.kept},
         _MODELS: {"GET": models.listed},
         _MODELS + "/": {"GET": models.one},
+        OPENAPI: {"GET": description.show},
         **health.table(),
     }
 

@@ -22,7 +22,6 @@ from zerolayer.front.held import HeldClients
 from zerolayer.front.pace import Pace
 from zerolayer.front.site import ConnectionLimits, Peer, Site
 from zerolayer.front.supervision import Supervisor
-from zerolayer.guard.build import build_guard
 from zerolayer.guard.deadline.admission import build_admission
 from zerolayer.model.cost import CostTable
 from zerolayer.model.heartbeat import Heartbeat
@@ -34,6 +33,7 @@ from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
+from zerolayer.serve.guarding import build_guard
 from zerolayer.serve.tables import Rooms, Tables
 
 if TYPE_CHECKING:

@@ -6,9 +6,7 @@ not listed is ignored (``cache_control`` too: what is kept of a prompt is found 
 
 from __future__ import annotations
 
-from msgspec import Raw, Struct
-
-ABSENT = Raw()
+from msgspec import Raw, Struct, field
 
 
 class Block(Struct):
@@ -18,7 +16,7 @@ class Block(Struct):
     text: str | None = None
     id: str | None = None
     name: str | None = None
-    input: Raw = ABSENT
+    input: Raw = field(default_factory=Raw)
     tool_use_id: str | None = None
     content: str | list[Block] | None = None
     is_error: bool | None = None
@@ -36,7 +34,7 @@ class Tool(Struct):
 
     name: str | None = None
     description: str | None = None
-    input_schema: Raw = ABSENT
+    input_schema: Raw = field(default_factory=Raw)
     type: str | None = None
     strict: bool | None = None
 
@@ -66,7 +64,7 @@ class OutputFormat(Struct):
     """What the answer must look like."""
 
     type: str
-    schema: Raw = ABSENT
+    schema: Raw = field(default_factory=Raw)
 
 
 class OutputConfig(Struct):

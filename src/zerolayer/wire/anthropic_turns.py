@@ -16,6 +16,8 @@ from zerolayer.wire.schema import CallTurn, Message, ToolCall, ToolResult
 
 _THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})  # of earlier turns: never shown to the model again
 _BREAK: Final = "\n"  # blocks are paragraphs of one text
+# Claude Code's note to Anthropic's billing, another one with every request: the prompt's beginning would never be kept.
+_ATTRIBUTION: Final = "x-anthropic-billing-header:"
 
 
 def conversation(
@@ -47,9 +49,10 @@ class _Reader:
 
     def system(self, content: str | Sequence[Block], place: str) -> None:
         """System text, wherever it stands."""
-        text = content if isinstance(content, str) else _joined(content, place)
-        if text:
-            self._system.append(text)
+        if not isinstance(content, str):
+            content = _joined([block for block in content if not (block.text or "").startswith(_ATTRIBUTION)], place)
+        if content:
+            self._system.append(content)
 
     def turn(self, turn: Turn, index: int, *, is_last: bool) -> None:
         """The next turn."""

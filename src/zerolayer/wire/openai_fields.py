@@ -7,9 +7,7 @@ change the answer and that this service does not do.
 
 from __future__ import annotations
 
-from msgspec import Raw, Struct
-
-ABSENT = Raw()
+from msgspec import Raw, Struct, field
 
 
 class StreamOptions(Struct):
@@ -22,7 +20,7 @@ class StreamOptions(Struct):
 class JsonSchema(Struct):
     """``response_format.json_schema``. Its name and description are for people, ``strict`` is always so."""
 
-    schema: Raw = ABSENT
+    schema: Raw = field(default_factory=Raw)
 
 
 class ResponseFormat(Struct):
@@ -37,7 +35,7 @@ class GivenFunction(Struct):
 
     name: str
     description: str | None = None
-    parameters: Raw = ABSENT
+    parameters: Raw = field(default_factory=Raw)
     strict: bool | None = None
 
 
@@ -105,7 +103,7 @@ class ChatMessage(Struct):
     content: str | list[ContentPart] | None = None
     tool_calls: list[GivenCall] | None = None
     tool_call_id: str | None = None
-    function_call: Raw = ABSENT
+    function_call: Raw = field(default_factory=Raw)
 
 
 class CommonBody(Struct, kw_only=True):
@@ -143,11 +141,11 @@ class ChatBody(CommonBody, kw_only=True):
     tool_choice: str | GivenChoice | None = None
     parallel_tool_calls: bool | None = None
     functions: list[Raw] | None = None
-    function_call: Raw = ABSENT
+    function_call: Raw = field(default_factory=Raw)
     response_format: ResponseFormat | None = None
     modalities: list[str] | None = None
-    audio: Raw = ABSENT
-    web_search_options: Raw = ABSENT
+    audio: Raw = field(default_factory=Raw)
+    web_search_options: Raw = field(default_factory=Raw)
 
 
 class CompletionBody(CommonBody, kw_only=True):

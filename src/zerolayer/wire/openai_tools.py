@@ -13,7 +13,6 @@ import msgspec
 from zerolayer.errors import InvalidRequest
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.openai_fields import (
-    ABSENT,
     AllowedTools,
     ChatBody,
     GivenCall,
@@ -66,7 +65,7 @@ def output(given: ResponseFormat | None, limits: BodyLimits) -> OutputFormat | N
         raise InvalidRequest(
             "'response_format.type' must be text, json_object or json_schema.", param="response_format.type"
         )
-    schema = given.json_schema.schema if given.json_schema is not None else ABSENT
+    schema = given.json_schema.schema if given.json_schema is not None else msgspec.Raw()
     if not schema or schema == _NULL:
         param = "response_format.json_schema.schema"
         raise InvalidRequest(f"'{param}' is missing; send a JSON schema.", param=param)

@@ -19,6 +19,7 @@ class Route(StrEnum):
     CHAT = "chat.completions"
     COMPLETIONS = "completions"
     MESSAGES = "messages"  # Anthropic's
+    RESPONSES = "responses"
 
 
 class FinishReason(StrEnum):
