@@ -41,7 +41,7 @@ def _answer_count(exchange: Exchange, prompt_tokens: int, _slot_tokens: int) -> 
 
 
 def page_of(cards: Sequence[ModelCard], query: str, max_tokens: int) -> bytes:
-    """The page that ``query`` asks for by ``limit``, ``after_id``, ``before_id``, ``lifecycle``. Raises InvalidRequest."""
+    """The page that a query wants: ``limit``, ``after_id``, ``before_id``, ``lifecycle``. Raises InvalidRequest."""
     try:
         given = parse_qs(query, max_num_fields=_FIELDS)
     except ValueError:
