@@ -28,7 +28,7 @@ from zerolayer.guard.deadline.tickets import Asker, read_asker
 from zerolayer.guard.encoders import GrammarCompiler, MessageEncoder, TextEncoder
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
 from zerolayer.guard.length import prompt_param, too_long, utf8_bytes
-from zerolayer.guard.offered import offered, tools_tokens
+from zerolayer.guard.offered import offered, tools_bytes, tools_tokens
 from zerolayer.guard.overflow import newest_turns, without_repeats
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, chunk_of
@@ -325,11 +325,11 @@ class Guard:
 
     def _bounds(self, request: Request) -> tuple[int, int, int]:
         """Bytes of text, and bounds of the prompt's tokens: no token stands for less than a byte."""
-        shape = self.shape
+        shape, written = self.shape, tools_bytes(request) if request.tools else 0
         if request.route is not Route.COMPLETIONS:
             text_bytes = utf8_bytes(request.prefill) + sum([utf8_bytes(turn.content) for turn in request.messages])
             upper = text_bytes + shape.template_tokens * (len(request.messages) + 1)
-            upper += tools_tokens(request)
+            upper += tools_tokens(written)
         elif isinstance(request.prompt, str):
             text_bytes = upper = utf8_bytes(request.prompt)
         else:
@@ -346,7 +346,7 @@ class Guard:
                 f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
                 param=prompt_param(request),
             )
-        return text_bytes, max(1, min(lower, shape.slot_tokens)), min(upper + 1, shape.slot_tokens)
+        return text_bytes + written, max(1, min(lower, shape.slot_tokens)), min(upper + 1, shape.slot_tokens)
 
     def _fit(self, request: Request, wanted: int, prompt_tokens: int) -> int:
         """The ``max_tokens`` that is applied: a default that does not fit is cut, a chosen one is refused."""

@@ -25,11 +25,12 @@ from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.schema import Request
 
 KEPT: Final = 64  # compiled grammars
-# A unit of fuel is some 20 ns of compiling and some 70 ns of a step, an item of a step some 50 ns.
+# A unit of fuel is some 20 ns of compiling and some 70 ns of a step, an item of a step some 50 ns: a mask takes 4 ms at
+# the very worst, which a step has for all of its slots; what would take longer ends its own answer.
 _LIMITS: Final = llguidance.LLParserLimits(
     initial_lexer_fuel=1_000_000,
-    step_lexer_fuel=100_000,
-    step_max_items=50_000,
+    step_lexer_fuel=40_000,
+    step_max_items=20_000,
     max_lexer_states=20_000,
     max_grammar_size=100_000,
     precompute_large_lexemes=False,
@@ -112,15 +113,25 @@ class Grammars:
                 param=param,
             )
         matcher = Matcher(self._tokens, Matcher.grammar_from_lark(source), log_level=0, limits=_LIMITS)
-        if not matcher.is_error():
-            # A look at the first token, on a copy: it finds grammars that allow nothing.
-            first = matcher.deep_copy()
-            row = (ctypes.c_uint32 * ((self._size + 31) // 32))()
-            first.unsafe_compute_mask_ptr(ctypes.addressof(row), ctypes.sizeof(row))
-            if first.is_error():
-                raise _refusal(param, "it allows nothing, or too much to keep track of")
-            return Grammar(matcher)
-        raise _refusal(param, _why(matcher.get_error()))
+        if matcher.is_error():
+            raise _refusal(param, _why(matcher.get_error()))
+        if not self._begins(matcher.deep_copy()):
+            raise _refusal(param, "it allows nothing, or too much to keep track of")
+        return Grammar(matcher)
+
+    def _begins(self, matcher: Matcher) -> bool:
+        """Whether an answer can begin: two tokens find what allows nothing, and nearly all that is too large to run."""
+        row = (ctypes.c_uint32 * ((self._size + 31) // 32))()
+        for _ in range(2):
+            matcher.unsafe_compute_mask_ptr(ctypes.addressof(row), ctypes.sizeof(row))
+            token = next((at * 32 + (word & -word).bit_length() - 1 for at, word in enumerate(row) if word), None)
+            if matcher.is_error() or token is None:
+                return False
+            if not matcher.consume_token(token):
+                return False
+            if matcher.is_stopped():
+                return not matcher.is_error()
+        return True
 
 
 class _Words:
