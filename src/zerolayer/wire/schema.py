@@ -95,9 +95,13 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
 
 class OutputFormat(msgspec.Struct, frozen=True, gc=False):
-    """The answer is one JSON value that ``schema``, the JSON text of a JSON schema, allows; b"": any object."""
+    """The answer is one JSON value that ``schema``, the JSON text of a JSON schema, allows; b"": any object.
+
+    ``param`` is the member of the request that said so.
+    """
 
     schema: bytes = b""
+    param: str = "response_format"
 
 
 class CallDelta(msgspec.Struct, frozen=True, gc=False):

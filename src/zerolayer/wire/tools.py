@@ -48,10 +48,13 @@ def check_choice(choice: ToolChoice, tools: Sequence[Tool], param: str = "tool_c
 
 
 def check_output(output: OutputFormat, limits: BodyLimits, param: str) -> OutputFormat:
-    """``output`` if its schema is not too long. Raises InvalidRequest. What is in it is the compiler's to judge."""
+    """``output`` with its ``param``, if its schema is not too long; what is in it is the compiler's to judge.
+
+    Raises InvalidRequest.
+    """
     if len(output.schema) > limits.schema_bytes:
         raise _too_large(param, limits)
-    return output
+    return OutputFormat(output.schema, param)
 
 
 def _too_large(param: str, limits: BodyLimits) -> InvalidRequest:
