@@ -29,6 +29,16 @@ def _add_pulse(commands: Commands[argparse.ArgumentParser]) -> None:
     pulse.add_argument("--body", metavar="TEXT|@FILE", help="JSON body of plain HTTP")
     for name, placeholder, kind, note in _PULSE_NUMBERS:
         pulse.add_argument(f"--{name}", metavar=placeholder, type=kind, help=note)
+    pulse.add_argument("--http2", action="store_true", help="speak HTTP/2 (over TLS, or with prior knowledge)")
+    pulse.add_argument("--step-rates", metavar="R,...", type=_rates, help="rates of the steps, requests per second")
+    pulse.add_argument(
+        "--stages",
+        metavar="R[-R]:S,...",
+        type=_stages,
+        help="in place of steps: a rate, or from one to another, for S s",
+    )
+    pulse.add_argument("--users", metavar="N", type=_count, help="in place of steps: a closed loop of N users")
+    pulse.add_argument("--think-ms", metavar="MS", type=_positive, help="a user's mean pause; default none")
     pulse.add_argument("--trace", metavar="FILE", help="replay an Azure or Mooncake trace in place of the steps")
     pulse.add_argument("--trace-speed", metavar="X", type=_positive, default=1.0, help="replay X times as fast")
     pulse.add_argument("--trace-limit", metavar="N", type=_count, help="replay the first N requests")
@@ -69,6 +79,20 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 1_000_000):
         raise argparse.ArgumentTypeError("a count is a whole number from 1 to 1,000,000")
     return int(text)
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    return tuple(_number(part, 0.001, 1e6) for part in text.split(","))
+
+
+def _stages(text: str) -> tuple[tuple[float, float, float], ...]:
+    """``0-50:10,50:30``: (rate at first, rate at last, seconds) of each stage."""
+    stages = []
+    for part in text.split(","):
+        rates, _, seconds = part.partition(":")
+        first, _, last = rates.partition("-")
+        stages.append((_number(first, 0, 1e6), _number(last or first, 0, 1e6), _number(seconds, 0.001, 1e6)))
+    return tuple(stages)
 
 
 def _number(text: str, low: float, high: float) -> float:
@@ -113,14 +137,17 @@ def _port(text: str) -> int:
 
 def _pulse(options: argparse.Namespace) -> int:
     from zerolayer.check.pulse_command import PulseOptions, pulse
-    from zerolayer.check.run_file import Settings
+    from zerolayer.check.run_file import Settings, Stage
 
-    names = [name.replace("-", "_") for name, *_ in _PULSE_NUMBERS]
+    names = [*(name.replace("-", "_") for name, *_ in _PULSE_NUMBERS), "step_rates", "users", "think_ms"]
     numbers = {name: value for name in names if (value := getattr(options, name)) is not None}
     return pulse(
         PulseOptions(
             url=options.url,
-            settings=Settings(aborts=not options.no_aborts, **numbers),
+            settings=Settings(
+                aborts=not options.no_aborts, stages=tuple(Stage(*each) for each in options.stages or ()), **numbers
+            ),
+            http2=options.http2,
             reread=options.reread,
             pcap=options.pcap,
             port=options.port,

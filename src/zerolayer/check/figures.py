@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolayer.check.run_file import BASELINE, PULSE, REPLAY, RETRY, SHADOW, STEP, Run
+from zerolayer.check.run_file import BASELINE, CLOSED, PULSE, REPLAY, RETRY, SHADOW, STAGE, STEP, Run
 from zerolayer.check.statistics import (
     NOTHING,
     Estimate,
@@ -134,7 +134,7 @@ def _level(run: Run, rows: Mask, size: int, phase: str) -> Level:
     served = rows & run.served
     failed = rows & ~run.served & ~run.refused
     achieved = NOTHING
-    if phase in (STEP, REPLAY):
+    if phase in (STEP, REPLAY, STAGE, CLOSED):
         span = float(run.sent[rows].max() - run.sent[rows].min()) / 1e6
         achieved = rate(int(rows.sum()) - 1, span)
     first = run.first_ms[served]

@@ -8,7 +8,7 @@ import numpy as np
 
 from zerolayer.check import charts
 from zerolayer.check.report import Report
-from zerolayer.check.run_file import BASELINE, CAPTURE, PULSE, REPLAY, STEP, Run
+from zerolayer.check.run_file import BASELINE, CAPTURE, CLOSED, PULSE, REPLAY, STAGE, STEP, Run
 from zerolayer.check.text_report import level_tables, number, show, summary, verdict
 
 _STYLE = """
@@ -109,7 +109,7 @@ def _charts(run: Run, report: Report) -> str:
         series = {"alone": run.latency_ms[alone]} | ({"pulse": run.latency_ms[together]} if together.any() else {})
         legend = '<span class="key k0"></span>alone &nbsp;<span class="key k1"></span>largest pulses'
         figures.append(_figure(charts.histogram(series, {"S0": report.s0.value}), legend))
-    rows = run.rows(BASELINE, PULSE, STEP, REPLAY, CAPTURE) & run.served
+    rows = run.rows(BASELINE, PULSE, STEP, REPLAY, STAGE, CLOSED, CAPTURE) & run.served
     if rows.any():
         figures.append(
             _figure(

@@ -48,6 +48,12 @@ def _document(run: Run, report: Report) -> dict[str, Any]:
         "steps": [
             _level(level) | {"rate_per_s": level.size, "sent_per_s": figure(level.achieved)} for level in report.steps
         ],
+        "stages": [
+            _level(level) | {"stage": level.size, "sent_per_s": figure(level.achieved)} for level in report.stages
+        ],
+        "closed_loop": [
+            _level(level) | {"users": level.size, "sent_per_s": figure(level.achieved)} for level in report.users
+        ],
         "order": order
         and {
             "pulses": order.pulses,
