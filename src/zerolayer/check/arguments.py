@@ -65,11 +65,18 @@ def _add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
     fleet = commands.add_parser("simulate", help="plan a fleet", description=text, allow_abbrev=False)
     fleet.add_argument("--trace", metavar="FILE", required=True, help="arrivals in Azure's or Mooncake's format")
     fleet.add_argument("--cost", metavar="FILE", action="append", default=[], help="cost table of a kind of node, TOML")
-    fleet.add_argument("--speed", metavar="X", type=_positive, default=1.0, help="arrivals X times as fast")
+    fleet.add_argument("--speed", metavar="X,...", type=_rates, default=(1.0,), help="arrivals X times as fast")
     fleet.add_argument("--limit", metavar="N", type=_count, help="only the first N requests")
-    fleet.add_argument("--nodes", metavar="N", type=_count, help="nodes; default: the fewest that reach the target")
+    fleet.add_argument("--nodes", metavar="N,...", type=_counts, default=(), help="numbers of nodes to try")
+    fleet.add_argument("--slots", metavar="N,...", type=_counts, default=(), help="default: the cost table's")
+    fleet.add_argument(
+        "--find", choices=("nodes",), help="find the fewest that reach the target; default without --nodes"
+    )
     fleet.add_argument("--target", metavar="X", type=_share, default=0.99, help="share served in time; default 0.99")
-    fleet.add_argument("--deadline-ms", metavar="MS", type=_positive, default=float("inf"), help="default: none")
+    fleet.add_argument("--deadline-ms", metavar="MS", type=_positive, help="of each request; default: the contract's")
+    fleet.add_argument("--first-token-ms", metavar="MS", type=_positive, help="default: the contract's")
+    fleet.add_argument("--senders", metavar="N", type=_count, default=0, help="clients; default: one a request")
+    fleet.add_argument("--retries", metavar="N", type=int, choices=range(10), default=2, help="of a client; default 2")
     fleet.add_argument("--html", metavar="FILE", help="write the table and a plot, one file")
     fleet.add_argument("--json", action="store_true", help="print JSON instead")
     fleet.set_defaults(run=_simulate)
@@ -79,6 +86,10 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 1_000_000):
         raise argparse.ArgumentTypeError("a count is a whole number from 1 to 1,000,000")
     return int(text)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
 
 
 def _rates(text: str) -> tuple[float, ...]:
@@ -175,11 +186,15 @@ def _simulate(options: argparse.Namespace) -> int:
         SimulateOptions(
             costs=tuple(options.cost),
             trace=options.trace,
-            speed=options.speed,
+            speeds=options.speed,
             limit=options.limit,
-            nodes=options.nodes,
+            nodes=() if options.find else options.nodes,
+            slots=options.slots,
             target=options.target,
             deadline_ms=options.deadline_ms,
+            first_token_ms=options.first_token_ms,
+            senders=options.senders,
+            retries=options.retries,
             html=options.html,
             json=options.json,
         )
