@@ -19,7 +19,20 @@ from zerolayer.check.run_file import Run, Settings
 
 DISEASES = (
     *("healthy", "fifo", "serial", "shaper", "tick", "sharing", "stall", "company", "bimodal"),
-    *("honest", "dishonest", "mute", "failing", "streaming", "buffered", "empty", "slots", "leak"),
+    *(
+        "honest",
+        "dishonest",
+        "mute",
+        "failing",
+        "streaming",
+        "buffered",
+        "empty",
+        "slots",
+        "leak",
+        "bucket",
+        "anthropic",
+        "remembering",
+    ),
 )
 QUICK = Settings(
     probes=24,

@@ -59,6 +59,11 @@ def served(per_s: float) -> tuple[float, dict[int, list[Exchange]]]:
     return float(np.median(alone)) / TOKENS, tries
 
 
+def stood_still(step_ms: float, tries: dict[int, list[Exchange]]) -> bool:
+    took = [(each[-1].end_ns - each[-1].sent_ns) / 1e6 for each in tries.values() if each[-1].status == 200]
+    return not took or max(took) > 3 * TOKENS * step_ms
+
+
 def planned_by_us(per_s: float, step_ms: float) -> Outcome:
     cost = Cost(name="mock", slots=SLOTS, decode_ms=step_ms, mixed_ms=step_ms, chunk_tokens=512, slot_tokens=4096)
     work = Demand(np.array(trace(per_s)), np.full(COUNT, 50.0), np.full(COUNT, float(TOKENS)))
@@ -68,7 +73,10 @@ def planned_by_us(per_s: float, step_ms: float) -> Outcome:
 @pytest.mark.parametrize("per_s", [6.0, 12.0, 25.0])
 def test_the_server_serves_and_refuses_what_the_simulator_says(per_s: float) -> None:
     """20 tokens of 10 ms on four slots: from calm to more than the server can do."""
-    step_ms, tries = served(per_s)
+    for _ in range(3):  # a machine that stands still for a while is another server than the one that was planned
+        step_ms, tries = served(per_s)
+        if not stood_still(step_ms, tries):
+            break
     assert len(tries) == COUNT
     met = sum(each[0].status == 200 for each in tries.values()) / COUNT
     refused = sum(each[-1].status != 200 for each in tries.values()) / COUNT
