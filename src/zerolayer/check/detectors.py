@@ -64,8 +64,9 @@ def line(run: Run) -> Finding | None:
     last = levels(run, PULSE)[-1]
     served = last.size * (1 - last.refused.value)
     passed = _passed(run, s0.value)
-    slope = _slope_behind(run, passed) or seen.slope
-    if seen.tau > 0 and _is_shaper(run, s0.value, slope.value, passed):
+    behind = _slope_behind(run, passed)
+    if seen.tau > 0 and _is_shaper(run, s0.value, seen.slope.value, behind):
+        slope = behind or seen.slope
         figures |= {"slope_ms": slope, "drain_per_s": _per_second(slope)}
         burst = f"The first {passed} or so pass undelayed. " if passed >= 3 else ""
         return Finding(
@@ -125,21 +126,14 @@ def _slope_behind(run: Run, passed: int) -> Estimate | None:
     return slope if slope.value > 0 else None
 
 
-def _is_shaper(run: Run, s0_ms: float, slope_ms: float, passed: int) -> bool:
-    """A shaper spaces requests; a server of c slots starts c at once, and is never slower than 1/S0.
+def _is_shaper(run: Run, s0_ms: float, slope_ms: float, behind: Estimate | None) -> bool:
+    """A shaper spaces every request; a server of c slots starts c at once and is never slower than 1/S0.
 
-    Whoever comes after a server's last slot waits until somebody is done: between 1.2 and 1.6 S0 lies nobody. A shaper
-    that lets a burst pass puts every further request one interval later, and its burst need not be c. Where lone
-    requests differ much, both look alike.
+    ``slope_ms`` a place is that of whole pulses, ``behind`` that of those who wait.
     """
     slots = s0_ms / slope_ms
-    if slots < 0.8:
+    if slots < 0.8 or (behind is not None and _lets_a_burst_pass(run, s0_ms, s0_ms / behind.value)):
         return True
-    if unloaded_spread(run) < UNEVEN * s0_ms:
-        waits = _by_place(run)
-        between = np.count_nonzero((waits > 1.2 * s0_ms) & (waits < 1.6 * s0_ms))
-        if passed > 2 * slots + 1 or (slots >= 3 and between >= 0.6 * 0.4 * slots):
-            return True
     groups = pulse_waits(run)
     if slots >= 3:
         start, end = int(slots / 2), int(slots)
@@ -147,6 +141,20 @@ def _is_shaper(run: Run, s0_ms: float, slope_ms: float, passed: int) -> bool:
         if early and float(np.median(early)) > 0.35 * s0_ms:
             return True
     return slots >= 2 and _evenness(groups) < 0.5
+
+
+def _lets_a_burst_pass(run: Run, s0_ms: float, slots: float) -> bool:
+    """Whether the first pass undelayed and every further request comes one interval later.
+
+    A server lets its c slots pass, and whoever comes next waits until somebody is done: between 1.15 and 1.65 S0 lies
+    nobody. A burst need not be c, and its ramp leaves S0 by small steps. Where lone requests differ much, both look
+    alike.
+    """
+    if unloaded_spread(run) > UNEVEN * s0_ms:
+        return False
+    waits = _by_place(run)
+    between = int(np.count_nonzero((waits > 1.15 * s0_ms) & (waits < 1.65 * s0_ms)))
+    return _passed(run, s0_ms) > 2 * slots + 1 or between >= max(2.0, 0.6 * 0.5 * slots)
 
 
 def _evenness(groups: list[Floats]) -> float:
