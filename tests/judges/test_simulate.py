@@ -16,7 +16,7 @@ from zerolayer.check.simulate import Cost, Demand, Outcome, rules, simulate
 
 pytestmark = pytest.mark.judge
 
-SLOTS, STEP_MS, TOKENS, COUNT, RETRIES = 4, 10.0, 20, 500, 2
+SLOTS, STEP_MS, TOKENS, COUNT, RETRIES = 4, 10.0, 20, 400, 2
 
 
 def trace(per_s: float) -> list[float]:
@@ -24,7 +24,7 @@ def trace(per_s: float) -> list[float]:
 
 
 def served(per_s: float) -> tuple[float, dict[int, list[Exchange]]]:
-    """The median step in ms, and the attempts of each request, which come when they were told to."""
+    """The mean step in ms, and the attempts of each request, which come when they were told to."""
     tries: dict[int, list[Exchange]] = {}
     with running_server("--engine", f"mock:step_us={STEP_MS * 1000:.0f}", "--slots", str(SLOTS)) as url:
         target = targets.parse(url, "openai", "", ())
@@ -53,9 +53,9 @@ def served(per_s: float) -> tuple[float, dict[int, list[Exchange]]]:
 
 
 def step_ms(tries: dict[int, list[Exchange]]) -> float:
-    """The median time between tokens, as a cost table should have it: measured."""
+    """The mean time between tokens, as a cost table should have it: measured, with what slows them now and then."""
     whole = [each[-1] for each in tries.values() if each[-1].status == 200]
-    return float(np.median([(each.end_ns - each.pieces[0][0]) / 1e6 / (TOKENS - 1) for each in whole]))
+    return float(np.mean([(each.end_ns - each.pieces[0][0]) / 1e6 / (TOKENS - 1) for each in whole]))
 
 
 def stood_still(measured_ms: float, tries: dict[int, list[Exchange]]) -> bool:
@@ -71,7 +71,7 @@ def planned_by_us(per_s: float, measured_ms: float) -> Outcome:
     return simulate(work, cost, 1, rules(senders=1, retries=RETRIES))
 
 
-@pytest.mark.parametrize("per_s", [6.0, 12.0, 25.0])
+@pytest.mark.parametrize("per_s", [8.0, 12.0, 25.0])
 def test_the_server_serves_and_refuses_what_the_simulator_says(per_s: float) -> None:
     """20 tokens of 10 ms on four slots: from calm to more than the server can do."""
     for _ in range(3):  # a machine that stands still for a while is another server than the one that was planned
