@@ -34,9 +34,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Effective]:
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, main: Callable[[Effective], int | None]) -> None:
-    module = types.ModuleType("zerolayer.serve")
+    module = types.ModuleType("zerolayer.serve.command")
     module.__dict__["main"] = main
-    monkeypatch.setitem(sys.modules, "zerolayer.serve", module)
+    monkeypatch.setitem(sys.modules, "zerolayer.serve.command", module)
 
 
 def test_serve_hands_the_effective_contract_to_the_server(served: list[Effective]) -> None:

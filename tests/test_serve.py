@@ -171,7 +171,7 @@ def test_sigusr1_writes_the_stacks_of_all_threads_and_the_last_steps_and_the_ser
     assert process.ask(get("/readyz")).status == 200
     process.child.send_signal(signal.SIGTERM)
     err = process.child.communicate(timeout=10)[1]
-    assert ("step_clock.py" in err, "serve.py" in err, str(path) in err) == (True, True, True)
+    assert ("step_clock.py" in err, "command.py" in err, str(path) in err) == (True, True, True)
     steps = path.read_text()
     assert len(steps.splitlines()) > len("secret words")
     assert "secret" not in steps + err

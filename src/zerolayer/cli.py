@@ -143,7 +143,7 @@ def _effective(options: argparse.Namespace) -> Effective:
 
 def _serve(options: argparse.Namespace) -> int:
     effective = _effective(options)
-    from zerolayer.serve import main as serve
+    from zerolayer.serve.command import main as serve
 
     return serve(effective)
 

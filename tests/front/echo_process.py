@@ -14,7 +14,7 @@ from echo_model import EchoEngine, Loaded
 
 from zerolayer.contract import Contract, load
 from zerolayer.errors import StartupError
-from zerolayer.serve import main
+from zerolayer.serve.command import main
 
 
 def echo(contract: Contract, progress: object) -> Loaded:

@@ -189,4 +189,4 @@ def test_a_message_over_the_limit_is_refused(service, channel):
 def test_many_calls_share_a_connection(service, channel):
     check = channel.unary_unary(CHECK)
     assert [future.result() for future in [check.future(b"") for _ in range(200)]] == [SERVING] * 200
-    assert len(service.server._connections) == 1
+    assert len(service.server.connections) == 1

@@ -127,7 +127,7 @@ def count_writes(service: Service) -> list[bytes]:
             return getattr(self._transport, name)
 
     def watch() -> None:
-        (connection,) = service.server._connections
+        (connection,) = service.server.connections
         connection._transport = Spy(connection._transport)
 
     service.on_loop(watch)
@@ -188,7 +188,7 @@ def test_a_complete_reply_that_nobody_takes_is_cancelled_after_the_stall_limit(s
     with client(service, window=0) as peer:
         stream_id = peer.chat("abc")
         peer.until(lambda: peer.of(h2.events.StreamReset, stream_id))
-        expect_soon(lambda: service.on_loop(lambda: not any(c.busy for c in service.server._connections)))
+        expect_soon(lambda: service.on_loop(lambda: not any(c.busy for c in service.server.connections)))
 
 
 def test_a_body_that_drips_is_answered_408(serve):
@@ -208,7 +208,7 @@ def test_a_head_that_drips_ends_the_connection(serve):
         raw.sendall(b"PRI * HTTP/2.0\r\n\r\n")
         while raw.recv(4096):
             pass
-    expect_soon(lambda: not service.server._connections)
+    expect_soon(lambda: not service.server.connections)
 
 
 def test_two_bytes_that_could_be_either_protocol_end_after_the_head_limit(serve):
@@ -308,7 +308,7 @@ def test_a_defect_within_a_stream_resets_it_and_frees_what_it_held(service):
         exchange.stream(b"data: begun\n\n")
         raise KeyError("secret")
 
-    service.on_loop(lambda: service.server.routers[0]._exact.__setitem__("/livez", {"GET": defect}))
+    service.on_loop(lambda: service.server.tables.routers.service._exact.__setitem__("/livez", {"GET": defect}))
     with client(service) as peer:
         stream_id = peer.ask("GET", "/livez")
         peer.until(lambda: peer.of(h2.events.StreamReset, stream_id))

@@ -42,7 +42,7 @@ def test_descriptors_limit_connections():
 def test_a_connection_over_the_limit_is_answered_503_and_closed(serve):
     service = serve(section={"connections": 2})
     with service.connect() as first, service.connect() as second:
-        expect_soon(lambda: len(service.server._connections) == 2)
+        expect_soon(lambda: len(service.server.connections) == 2)
         with service.connect() as third:
             third.sendall(chat("too many"))
             reply = read_reply(third)
@@ -52,13 +52,13 @@ def test_a_connection_over_the_limit_is_answered_503_and_closed(serve):
         assert [read_reply(first).status, read_reply(second).status] == [200, 200]
     assert (reply.status, reply.error["code"], reply.headers["connection"]) == (503, "unavailable", "close")
     assert int(reply.headers["retry-after-ms"]) >= 1
-    expect_soon(lambda: len(service.server._connections) == 0)
+    expect_soon(lambda: len(service.server.connections) == 0)
     assert service.ask(get("/livez")).status == 200
 
 
 def _shorten_send_buffers(service) -> None:
     """The kernel would otherwise take megabytes before the server notices."""
-    for connection in service.server._connections:
+    for connection in service.server.connections:
         connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
 

@@ -61,7 +61,7 @@ def test_models(client):
 def test_many_requests_on_one_connection(client, service):
     for _ in range(5):  # complete ones: after a stream this client closes its connection itself
         client.chat.completions.create(model="echo", messages=ASK)
-    assert len(service.server._connections) == 1
+    assert len(service.server.connections) == 1
 
 
 def test_errors_have_the_types_that_the_client_knows(client):

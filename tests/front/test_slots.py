@@ -108,7 +108,7 @@ def test_no_slot_means_429_with_both_headers_in_one_write(serve):
             stack.enter_context(service.connect()).sendall(chat("a" * 50))
         expect_soon(lambda: service.running() == SLOTS)
         client = stack.enter_context(service.connect())
-        expect_soon(lambda: len(service.server._connections) == SLOTS + 1)
+        expect_soon(lambda: len(service.server.connections) == SLOTS + 1)
         writes = _count_writes(service)
         client.sendall(chat("one too many"))
         reply = read_reply(client)
@@ -151,7 +151,7 @@ def test_a_refused_request_is_served_when_it_comes_back(serve):
 def test_each_step_is_one_write_per_connection(serve):
     service = serve()
     with service.connect() as client:
-        expect_soon(lambda: len(service.server._connections) == 1)
+        expect_soon(lambda: len(service.server.connections) == 1)
         writes = _count_writes(service)
         client.sendall(chat("abc", stream=True))
         assert read_reply(client).text == "abc"
@@ -261,7 +261,7 @@ def _count_writes(service: Service) -> list[bytes]:
             return getattr(self._transport, name)
 
     def wrap() -> None:
-        for connection in service.server._connections:
+        for connection in service.server.connections:
             connection._transport = Counting(connection._transport)
 
     service.on_loop(wrap)

@@ -19,7 +19,6 @@ class Running(Protocol):
     """What the greeting tells of a server that has started."""
 
     info: EngineInfo
-    connections: int  # the limit that holds, which the system may have lowered
 
     @property
     def port(self) -> int:
@@ -30,13 +29,17 @@ class Running(Protocol):
         """Port of the admin listener."""
 
     @property
+    def connection_limit(self) -> int:
+        """How many connections the service takes; the system may have lowered it."""
+
+    @property
     def worst_stall_ms(self) -> int:
         """The longest gap between two tokens of a stream."""
 
 
 def greeting(contract: Contract, name: str, server: Running) -> str:
     """The text for stdout."""
-    info, connections = server.info, server.connections
+    info, connections = server.info, server.connection_limit
     host = contract.listen.host
     scheme = "https" if contract.listen.certificate else "http"
     address = f"{scheme}://{_ANY.get(host, f'[{host}]' if ':' in host else host)}:{server.port}"

@@ -1,0 +1,209 @@
+"""One server: the engine's side, the guard and the doors, joined; its start, its pulse and its end.
+
+Threads: the event loop (sockets and every decision), the step thread (``StepClock``), the kernels' workers, and one
+helper thread for text over 4 KB. Loop and step thread meet in the mailbox of the step clock and in one
+``Dispatcher.on_step`` call per step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import zerolayer
+from zerolayer.contract import Contract
+from zerolayer.errors import Unavailable
+from zerolayer.front.defect import on_loop_exception
+from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.held import HeldClients
+from zerolayer.front.pace import Pace
+from zerolayer.front.site import ConnectionLimits, Peer, Site
+from zerolayer.front.supervision import Supervisor
+from zerolayer.guard.deadline.admission import build_admission
+from zerolayer.guard.guard import build_guard
+from zerolayer.model.cost import CostTable
+from zerolayer.model.heartbeat import Heartbeat
+from zerolayer.model.program import Named, Programs
+from zerolayer.model.recorder import Recorder
+from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.warm_up import measure
+from zerolayer.model.watchdog import Watchdog
+from zerolayer.observe.glue import GlueMeter
+from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
+from zerolayer.serve.entrances import Entrances
+from zerolayer.serve.tables import Rooms, Tables
+
+if TYPE_CHECKING:
+    from zerolayer.model.load import LoadedModel
+
+_log = logging.getLogger("zerolayer.serve")
+
+GRACE_S = 10.0  # for running streams, after the first signal
+_FLUSH_S = 1.0  # for the last bytes, after that
+_NS_PER_MS = 1_000_000
+_NS_PER_S = 1_000_000_000
+_BEAT_S = 30  # between two heartbeats
+
+
+class Server:
+    """One service on its listeners, inside a running loop. Raises ``StartupError`` when an address is taken."""
+
+    def __init__(
+        self,
+        contract: Contract,
+        loaded: LoadedModel,
+        limits: ConnectionLimits,
+        sweep_s: float,
+        watchdog: Watchdog | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(on_loop_exception)
+        self._loaded = loaded
+        self._sweep_s = sweep_s
+        self._clock_ns = time.monotonic_ns
+        self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
+        self._build_engine_side(contract, loaded, watchdog)
+        self.held = HeldClients(self.guard, self._clock_ns, self._loop)
+        self.pace = Pace(self.guard, self.dispatcher, self.held)
+        site = self._build_site(limits, self.metrics, self.glue, contract)
+        rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper)
+        self.tables = Tables(rooms, self._clock_ns, self._render_metrics)
+        self.calls = self.tables.calls
+        self.grpc_health = self.tables.grpc_health
+        admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
+        self.entrances = Entrances(contract, self.tables.routers, site, admin_site)
+
+    def _build_engine_side(self, contract: Contract, loaded: LoadedModel, watchdog: Watchdog | None) -> None:
+        """Steps, their costs, and what is promised by them."""
+        self.info = loaded.engine.describe()
+        self.cost = CostTable(slots=self.info.slots, chunk_tokens=self.info.chunk_tokens)
+        self.admission = build_admission(contract, self.info.slots, self.cost, self._clock_ns)
+        self.slots = self.admission.calendar
+        self.glue = GlueMeter()
+        self.metrics = Metrics(loaded.name)
+        self.programs = Programs([Named.of(program) for program in contract.program])
+        self.heartbeat = Heartbeat(self.programs, range(1, 17), _BEAT_S * _NS_PER_S)
+        self.recorder = Recorder(self._clock_ns, self.cost.step_bound_ns)
+        self.steps = StepClock(
+            loaded.engine, self._deliver, self._clock_ns, None, self.programs, self.heartbeat, self.recorder
+        )
+        self.guard = build_guard(contract, loaded, self.admission, self.cost)
+        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
+        watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
+        self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, self.recorder)
+
+    @property
+    def port(self) -> int:
+        """Port of the service."""
+        return self.entrances.port
+
+    @property
+    def admin_port(self) -> int:
+        """Port of the admin listener."""
+        return self.entrances.admin_port
+
+    @property
+    def connections(self) -> set[Peer]:
+        """Who is connected to the service."""
+        return self.entrances.connections
+
+    @property
+    def connection_limit(self) -> int:
+        """How many connections the service takes; the system may have lowered it."""
+        return self.entrances.limit
+
+    @property
+    def worst_stall_ms(self) -> int:
+        """The longest gap between two tokens of a stream: a step with a chunk of somebody else's prompt."""
+        return -(-self.cost.prices().stall_ns // _NS_PER_MS)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        measure(self._loaded.engine, self.cost, self._clock_ns)
+        self.tables.models.tell("worst_stall_ms", self.worst_stall_ms)
+        self.steps.start()
+        self.entrances.start()
+        self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+
+    async def drain(self, grace_s: float = GRACE_S) -> None:
+        """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
+        self.guard.close(Unavailable("the server is shutting down; send the request again in a moment"))
+        self.grpc_health.end()
+        self.entrances.drain()
+        if not await self._quiet(grace_s):
+            self.dispatcher.fail_all(
+                Unavailable("the server shut down before the reply was complete; send the request again")
+            )
+
+    async def close(self) -> None:
+        """Stop listening, flush, stop the step thread, give the engine's memory back."""
+        self._sweeper.cancel()
+        self.entrances.stop()
+        await self.entrances.close(_FLUSH_S)
+        self.steps.stop()
+        self._loaded.remember()
+        self._helper.shutdown(cancel_futures=True)
+        self._loaded.engine.shutdown()
+        await asyncio.sleep(0)  # reports and closings that are already on their way
+
+    def reload(self) -> None:
+        """Read the certificate again, if there is one; open connections go on."""
+        if not self.entrances.reload():
+            _log.info("nothing to reload: this server has no certificate")
+
+    def glue_line(self) -> str:
+        """What share of the busy time was not arithmetic, for people."""
+        now = self._clock_ns()
+        share = self.glue.share(now)
+        if share is None:
+            return "no request was served"
+        return f"{share:.2%} of {self.glue.busy_ns(now) / _NS_PER_S:.1f} s busy time was not arithmetic"
+
+    def _deliver(self, report: StepReport) -> None:
+        self._loop.call_soon_threadsafe(self.pace.on_step, report)
+
+    def _build_site(
+        self, limits: ConnectionLimits, metrics: Metrics, glue: GlueMeter, contract: Contract | None = None
+    ) -> Site:
+        cors = contract.listen.cors if contract else ()
+        origins = frozenset(origin.encode("ascii") for origin in cors)
+        return Site(limits, self._clock_ns, time.time, zerolayer.__version__, self._load_hint, metrics, glue, origins)
+
+    def _load_hint(self) -> bytes:
+        return b"free=%d;next_ms=%d;derate=1.00;epoch=0" % (self.slots.free, self.slots.next_free_ms())
+
+    def _render_metrics(self) -> bytes:
+        info = self.info
+        return self.metrics.render(
+            Gauges(
+                running=self.dispatcher.running,
+                used_tokens=self.dispatcher.used_tokens,
+                total_tokens=info.slots * info.slot_tokens,
+                free_slots=self.slots.free,
+                connections=len(self.connections),
+                glue_share=self.glue.share(self._clock_ns()),
+                programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
+            )
+        )
+
+    def _sweep(self) -> None:
+        """Deadlines of all connections, and whether the step thread still moves."""
+        now = self._clock_ns()
+        self.entrances.sweep(now)
+        self._supervisor.look(now)
+        self.grpc_health.refresh()  # after the look, so that it tells what was seen
+        self.pace.sweep(now)
+        self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+
+    async def _quiet(self, seconds: float) -> bool:
+        """Whether everything in flight ended within ``seconds``."""
+        deadline = self._loop.time() + seconds
+        # Polled: events from every possible end would cost each request something for a thing that happens once.
+        while self.slots.taken or self.entrances.busy:
+            if self._loop.time() >= deadline:
+                return False
+            await asyncio.sleep(0.01)
+        return True

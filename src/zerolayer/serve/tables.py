@@ -1,0 +1,111 @@
+"""What is answered: the actions of every path and of every gRPC method, built from the rooms below."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zerolayer.contract import Contract
+from zerolayer.front.bodies import body_limits, request_decoder
+from zerolayer.front.count_tokens import TokenCounter
+from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.exchange import Action
+from zerolayer.front.gate import Gate, hosts_of
+from zerolayer.front.generate import Answer, Generator
+from zerolayer.front.grpc import Calls, Method
+from zerolayer.front.grpc_health import HEALTH, GrpcHealth
+from zerolayer.front.grpc_inference import SERVICE, GrpcFraming, inference_methods
+from zerolayer.front.grpc_reflection import Reflection
+from zerolayer.front.held import HeldClients
+from zerolayer.front.inference import Inference
+from zerolayer.front.routes import Routes
+from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
+from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
+from zerolayer.front.site import Site
+from zerolayer.guard.guard import Guard
+from zerolayer.serve.entrances import Routers
+from zerolayer.text.vocabulary_file import pack
+
+if TYPE_CHECKING:
+    from zerolayer.model.load import LoadedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What the answers are made from."""
+
+    contract: Contract
+    loaded: LoadedModel
+    guard: Guard
+    dispatcher: Dispatcher
+    held: HeldClients
+    site: Site
+    helper: Executor
+
+
+class Tables:
+    """All answers of one server; ``render_metrics`` gives the body of ``/metrics``."""
+
+    def __init__(self, rooms: Rooms, clock_ns: Callable[[], int], render_metrics: Callable[[], bytes]) -> None:
+        self._rooms = rooms
+        self._limits = body_limits(rooms.contract)
+        self.models = self._build_models()
+        guard = rooms.guard
+        health = Health(guard)
+        self.grpc_health = GrpcHealth(lambda: guard.closed, frozenset({SERVICE}))
+        counter = TokenCounter(guard, self._limits, rooms.helper)
+        self.calls = Calls(self._methods(counter), clock_ns, rooms.site.limits.body_bytes)
+        self.routers = self._build_routers(self._service(counter, health), admin_table(render_metrics, health))
+
+    def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
+        inference = self._inference(HttpFraming(), counter)
+        return service_table(self._generator(), inference, counter, self.models, health)
+
+    def _methods(self, counter: TokenCounter) -> dict[str, Method]:
+        methods = inference_methods(self._inference(GrpcFraming(), counter))
+        return methods | self.grpc_health.methods() | Reflection((SERVICE, HEALTH)).methods()
+
+    def _build_routers(
+        self, table: Mapping[str, Mapping[str, Action]], admin: Mapping[str, Mapping[str, Action]]
+    ) -> Routers:
+        listen = self._rooms.contract.listen
+        hosts, admin_hosts = hosts_of(listen)
+        origins = self._rooms.site.origins
+        return Routers(
+            service=Routes(Gate(hosts, origins, BODY_MEDIA), table, self.calls),
+            # No browser and no foreign name reaches a Unix socket, and gRPC gives its path as the host.
+            local=Routes(Gate(origins=origins, media=BODY_MEDIA), table, self.calls),
+            admin=Routes(Gate(admin_hosts), admin),
+        )
+
+    def _inference(self, framing: Framing, counter: TokenCounter) -> Inference:
+        rooms = self._rooms
+        schema = self._generator(SchemaAnswers(framing, rooms.loaded.vocabulary))
+        return Inference(schema, framing, request_decoder(rooms.contract), counter, rooms.guard)
+
+    def _generator(self, answer: Answer | None = None) -> Generator:
+        rooms = self._rooms
+        return Generator(
+            guard=rooms.guard,
+            dispatcher=rooms.dispatcher,
+            site=rooms.site,
+            limits=self._limits,
+            vocabulary=rooms.loaded.vocabulary,
+            helper=rooms.helper,
+            held=rooms.held,
+            answer=answer,
+        )
+
+    def _build_models(self) -> Models:
+        rooms, info = self._rooms, self._rooms.loaded.engine.describe()
+        served_by: dict[str, str | int] = {
+            "engine": info.engine,
+            "kernels": info.kernels,
+            "weights": info.weights,
+            "threads": info.threads,
+            "slots": info.slots,
+        }
+        return Models(rooms.guard, int(time.time()), served_by, pack(rooms.loaded.vocabulary))
