@@ -226,14 +226,13 @@ class LoadClient:
         return True
 
     def _read(self, patience_ns: int) -> list[Exchange]:
-        """One wait and all that it brought. A wait that does not sleep finds bytes that came during the last round."""
-        before_ns = self.clock()
-        # Rounded down, so that a send is never late by the rest of a millisecond: the last two are polled.
-        sleep_s = max(0, patience_ns - SPIN_NS) // MILLISECOND / 1000
-        events = self._poll.poll(sleep_s)
-        woken_ns = self.clock()
-        since_ns = woken_ns if woken_ns - before_ns > 20_000 else self._woken_ns
-        self._woken_ns = woken_ns
+        """One wait and all that it brought. What is there before the wait may have come since the last one began."""
+        since_ns, self._woken_ns = self._woken_ns, self.clock()
+        events = self._poll.poll(0)
+        if not events:
+            # Rounded down, so that a send is never late by the rest of a millisecond: the last two are polled.
+            events = self._poll.poll(max(0, patience_ns - SPIN_NS) // MILLISECOND / 1000)
+            since_ns = self._woken_ns = self.clock()
         ended: list[Exchange] = []
         for number, mask in events:
             connection = self._busy.get(number)
