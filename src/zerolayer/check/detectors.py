@@ -117,12 +117,13 @@ def _passed(run: Run, s0_ms: float) -> int:
 
 
 def _slope_behind(run: Run, passed: int) -> Estimate | None:
-    """How much longer each place waits, in ms, among those who wait; None where there are too few of them."""
-    groups = [waits[passed:] for waits in pulse_waits(run) if len(waits) >= passed + MIN_ACCEPTED]
+    """How much later each place is served, in ms, among those who wait; None where there are too few of them."""
+    served = pulse_waits(run, from_send=False)
+    groups = [times[passed:] for times in served if len(times) >= passed + MIN_ACCEPTED]
     if not groups:
         return None
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    slope = bootstrap([np.array([theil_sen(waits)]) for waits in groups], median_of, rng)
+    slope = bootstrap([np.array([theil_sen(times)]) for times in groups], median_of, rng)
     return slope if slope.value > 0 else None
 
 
