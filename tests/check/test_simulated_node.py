@@ -47,6 +47,7 @@ works = st.lists(st.tuples(st.integers(0, 120), st.integers(1, 5), st.integers(1
     senders=st.sampled_from([0, 1, 3]),
 )
 @example(work=[(0, 1, 10)] * 12, slots=2, first=5_000, end=60_000, patient=False, senders=0)
+@example(work=[(0, 1, 34), (4, 5, 1), (4, 5, 1)], slots=4, first=5_000, end=450, patient=False, senders=0)  # no slack
 def test_the_quick_path_decides_as_the_calendar(
     work: list[tuple[int, int, int]], slots: int, first: int, end: int, patient: bool, senders: int
 ) -> None:
