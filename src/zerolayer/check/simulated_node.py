@@ -104,6 +104,7 @@ class Node:
         self._due = [NEVER] * steps.slots
         self._chunk_end = [0] * steps.slots  # the step with which its prompt is read
         self._exact: _Exact | None = None
+        self._admission: Admission | None = None  # kept while no calendar is: it remembers who comes and who does not
         self._now = 0
 
     # What the fleet asks.
@@ -161,7 +162,7 @@ class Node:
         sender = request % rules.senders if rules.senders else request
         asker = Asker(sender, retry=attempt > 0, last=attempt >= rules.retries)
         admission = exact.admission
-        wish = Wish(work, work, limits, Tier.DEFAULT, request)
+        wish = Wish(most=work, least=work, limits=limits, tier=Tier.DEFAULT, key=request)
         try:
             answer = admission.ask(wish, asker)
             if isinstance(answer, Grant):
@@ -315,7 +316,9 @@ class Node:
             grace_ns=self._rules.grace_ns,
             horizon_ns=self._rules.horizon_ns,
         )
-        exact = _Exact(Admission(calendar, model.table, lambda: self._now, ""))
+        admission = self._admission or Admission(calendar, model.table, lambda: self._now, "")
+        admission.calendar, self._admission = calendar, admission
+        exact = _Exact(admission)
         left = self._chunks_left()
         shift = JOIN_STEPS + self._pending + 1  # steps that are run before the present is reached
         works, waiting = [], 0
