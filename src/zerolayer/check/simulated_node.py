@@ -200,7 +200,7 @@ class Node:
             else:
                 break
         self._now = at
-        quiet = not exact.held and not exact.admission.calendar.booked and self._steps >= exact.quiet_after
+        quiet = not exact.held and not exact.admission.calendar.bookings and self._steps >= exact.quiet_after
         if quiet and self._calm:
             self._exact = None
             self._slack = self._least_slack()
