@@ -94,4 +94,5 @@ class Http:
         "retry-after-ms: 120",
         "retry-after: 1",
         "x-should-retry: true",
+        "x-zl-ticket: t1",
     )

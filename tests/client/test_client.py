@@ -9,6 +9,8 @@ import pytest
 
 from zerolayer import Client
 from zerolayer.client.errors import BadReply, ClientError, CutStream, InvalidAddress, NotReachable, Refused
+from zerolayer.client.retry import RetryPolicy
+from zerolayer.client.service import Clocks
 
 HI = [{"role": "user", "content": "Hi"}]
 
@@ -20,8 +22,9 @@ class FakeTime:
         self.now_ns = 0
         self.slept: list[float] = []
 
-    def clock_ns(self) -> int:
-        return self.now_ns
+    @property
+    def clocks(self) -> Clocks:
+        return Clocks(lambda: self.now_ns, lambda: self.now_ns)
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -70,17 +73,19 @@ def test_the_first_model_is_asked_for_once_and_used(scripted, http) -> None:
 
 def test_a_busy_server_is_asked_again_at_the_promised_millisecond_with_the_same_bytes(scripted, http) -> None:
     server, time, told = scripted(http.busy, http.busy, http.hello), FakeTime(), []
-    client = Client(server.url, clock_ns=time.clock_ns, sleep=time.sleep, on_wait=told.append)
+    client = Client(server.url, clocks=time.clocks, sleep=time.sleep, on_wait=told.append)
     assert "".join(client.chat(HI, model="m")) == "Hello é"
     assert time.slept == [0.12, 0.12]
     assert told == [120, 120]
-    assert server.requests[0] == server.requests[1] == server.requests[2]
+    bodies = [request.partition(b"\r\n\r\n")[2] for request in server.requests]
+    assert bodies[0] == bodies[1] == bodies[2]
+    assert [b"x-zl-ticket: t1" in request for request in server.requests] == [False, True, True]
 
 
 def test_waits_end_with_the_retry_budget(scripted, http) -> None:
     time = FakeTime()
     client = Client(
-        scripted(http.busy, http.busy, http.busy).url, retry_budget_ms=300, clock_ns=time.clock_ns, sleep=time.sleep
+        scripted(http.busy, http.busy, http.busy).url, retry_budget_ms=300, clocks=time.clocks, sleep=time.sleep
     )
     with pytest.raises(Refused) as caught:
         client.chat(HI, model="m")
@@ -99,9 +104,9 @@ def test_a_refusal_that_forbids_a_retry_is_not_retried(scripted, http) -> None:
 def test_retry_after_in_seconds_is_obeyed_where_milliseconds_are_missing(scripted, http) -> None:
     time = FakeTime()
     reply = http.whole("429 Too Many Requests", b"{}", "retry-after: 2")
-    client = Client(scripted(reply, http.hello).url, clock_ns=time.clock_ns, sleep=time.sleep)
+    client = Client(scripted(reply, http.hello).url, clocks=time.clocks, sleep=time.sleep)
     list(client.chat(HI, model="m"))
-    assert time.slept == [2.0]
+    assert 2.0 < time.slept[0] <= 2.05  # a time that nobody booked: spread, as others were told the same
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "1.5", "9" * 20, "\u00b2"])
@@ -109,8 +114,9 @@ def test_a_retry_time_that_is_no_number_is_none(scripted, http, value: str) -> N
     reply = http.whole("429 Too Many Requests", b"{}").replace(
         b"\r\n\r\n", f"\r\nretry-after-ms: {value}\r\n\r\n".encode()
     )
-    with pytest.raises(Refused):
-        Client(scripted(reply).url, sleep=pytest.fail).chat(HI, model="m")
+    with pytest.raises(Refused) as caught:
+        Client(scripted(reply).url, retry=RetryPolicy(spare=0)).chat(HI, model="m")
+    assert caught.value.retry_after_ms is None
 
 
 @pytest.mark.parametrize("body", [b"<html>bad gateway</html>", b"", b"[1]", b'{"error": "text"}', b'{"error": {}}'])

@@ -16,11 +16,23 @@ class InvalidAddress(ClientError):
 
 
 class NotReachable(ClientError):
-    """Nothing answers at the address."""
+    """Nothing answers at the address. ``sent``: the request was sent, so it may have been worked on."""
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class DeadlinePassed(ClientError):
+    """The call's deadline passed before its answer was complete. The connection is closed, which frees the slot."""
 
 
 class BadReply(ClientError):
     """The other side answered in a form that is not the protocol's."""
+
+
+class BrokenReply(BadReply):
+    """The connection ended before the reply did."""
 
 
 class CutStream(ClientError):

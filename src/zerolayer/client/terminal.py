@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TextIO
 
-from zerolayer.client.chat_stream import Outcome
+from zerolayer.client.answer import Outcome
 from zerolayer.client.client import Client
 from zerolayer.client.errors import ClientError
 

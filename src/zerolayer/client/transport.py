@@ -1,130 +1,104 @@
-"""One HTTP exchange over the standard library's client: address, connection, reply or a typed error."""
+"""One HTTP exchange over a blocking socket: a reply whose head is there, or a typed error."""
 
 from __future__ import annotations
 
-import http.client
-import json
-from dataclasses import dataclass
-from typing import Any, Self
-from urllib.parse import urlsplit
+import socket
+import ssl
+from contextlib import suppress
+from typing import Final
 
-from zerolayer.client.errors import BadReply, InvalidAddress, NotReachable, Refused
+from zerolayer.client.address import Address, Patience
+from zerolayer.client.errors import BadReply
+from zerolayer.client.http1 import ReplyReader
 
-REPLY_BYTES = 1 << 24  # a JSON reply that is not a stream
-CHECK = "Check that the address is that of an OpenAI-compatible server."
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a server is: ``http`` or ``https``, host, port, and what stands before ``/v1``."""
-
-    scheme: str
-    host: str
-    port: int
-    prefix: str
-
-    @classmethod
-    def parse(cls, url: str) -> Self:
-        """``http://host:port``, with or without a trailing ``/v1``. Raises ``InvalidAddress``."""
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            host, port, parts = None, None, urlsplit("")
-        if parts.scheme not in ("http", "https") or not host:
-            raise InvalidAddress("The address is no HTTP URL. Write it as http://127.0.0.1:8000.")
-        prefix = parts.path.rstrip("/").removesuffix("/v1")
-        return cls(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), prefix)
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}{self.prefix}"
+READ_BYTES: Final = 1 << 16
+REPLY_BYTES: Final = 1 << 24  # a reply that is not a stream
 
 
-@dataclass(frozen=True)
 class Exchange:
     """A reply whose body is still to be read, with the connection that it comes on."""
 
-    connection: http.client.HTTPConnection
-    response: http.client.HTTPResponse
+    def __init__(self, connection: socket.socket, reply: ReplyReader, first: bytes) -> None:
+        self.reply = reply
+        self._connection = connection
+        self._first = first
+
+    def read(self, patience: Patience) -> bytes:
+        """The next piece of the body; empty at its end.
+
+        Raises OSError, ``BrokenReply`` for a body that breaks off, ``DeadlinePassed``.
+        """
+        piece, self._first = self._first, b""
+        while not piece and not self.reply.complete:
+            data = _receive(self._connection, patience)
+            if not data:
+                self.reply.end()
+            piece = self.reply.push(data)
+        return piece
+
+    def read_all(self, patience: Patience) -> bytes:
+        """The whole body. Closes the exchange. Raises ``BadReply``, ``DeadlinePassed``."""
+        body = bytearray()
+        try:
+            while piece := self.read(patience):
+                body += piece
+                if len(body) > REPLY_BYTES:
+                    raise BadReply(f"The reply is larger than {REPLY_BYTES} bytes.")
+        except OSError as error:
+            raise BadReply(f"The reply broke off ({type(error).__name__}).") from None
+        finally:
+            self.close()
+        return bytes(body)
 
     def close(self) -> None:
-        """Close both. Idempotent."""
-        self.response.close()
-        self.connection.close()
+        """Close the connection. Idempotent."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads
+        self._connection.close()
 
 
-def send(address: Address, method: str, path: str, body: bytes, timeout_s: float) -> Exchange:
-    """Send one request on a connection of its own; return the reply if its status is 200.
+def send(address: Address, request: bytes, patience: Patience, tls: ssl.SSLContext | None) -> Exchange:
+    """Send one request on a connection of its own; return when the reply's head is there.
 
-    Raises ``NotReachable``, ``BadReply``, or ``Refused`` for any other status.
+    Raises ``NotReachable``, ``BadReply``, ``DeadlinePassed``.
     """
-    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-    connection = kind(address.host, address.port, timeout=timeout_s)
-    headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+    connection = _connect(address, patience, tls)
+    reply = ReplyReader()
     try:
-        connection.request(method, address.prefix + path, body or None, headers)
-        response = connection.getresponse()
-        if response.status == 200:
-            return Exchange(connection, response)
-        reply = response.read(REPLY_BYTES)
-        wait_ms = retry_after_ms(response) if response.getheader("x-should-retry") != "false" else None
-        connection.close()
-    except ConnectionRefusedError:
-        connection.close()
-        raise NotReachable(
-            f"Nothing listens at {address}. Start a server with `zerolayer serve` (or `make serve` in a clone)."
-        ) from None
+        first = b""
+        connection.sendall(request)
+        while not reply.begun:
+            data = _receive(connection, patience)
+            if not data:
+                raise address.silent()
+            first = reply.push(data)
     except OSError as error:
         connection.close()
-        raise NotReachable(f"{address} cannot be reached, or fell silent ({type(error).__name__}).") from None
-    except http.client.HTTPException as error:
+        raise address.silent(error) from None
+    except BaseException:
         connection.close()
-        raise BadReply(f"{address} did not answer in HTTP ({type(error).__name__}). {CHECK}") from None
+        raise
+    return Exchange(connection, reply, first)
+
+
+def _connect(address: Address, patience: Patience, tls: ssl.SSLContext | None) -> socket.socket:
+    connection: socket.socket | None = None
     try:
-        parsed = json_object(reply)
-    except BadReply:
-        parsed = {}  # a proxy's page, for example: its status says enough
-    raise refusal(parsed, response.status, wait_ms)
+        connection = socket.create_connection((address.host, address.port), patience.left_s())
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if address.scheme == "https":
+            return (tls or ssl.create_default_context()).wrap_socket(connection, server_hostname=address.host)
+    except OSError as error:
+        if connection is not None:
+            connection.close()
+        raise address.unreachable(error) from None
+    return connection
 
 
-def read_all(exchange: Exchange) -> bytes:
-    """The whole body of a reply that is no stream; closes the exchange. Raises ``BadReply``."""
+def _receive(connection: socket.socket, patience: Patience) -> bytes:
+    connection.settimeout(patience.left_s())
     try:
-        return exchange.response.read(REPLY_BYTES)
-    except (OSError, http.client.HTTPException) as error:
-        raise BadReply(f"The reply broke off ({type(error).__name__}).") from None
-    finally:
-        exchange.close()
-
-
-def json_object(data: bytes) -> dict[str, Any]:
-    """A JSON object. Raises ``BadReply``."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise BadReply(f"The reply is no JSON object. {CHECK}")
-    return value
-
-
-def retry_after_ms(response: http.client.HTTPResponse) -> int | None:
-    """``retry-after-ms`` (milliseconds), else ``retry-after`` in seconds (RFC 9110 section 10.2.3), else None."""
-    for name, factor in (("retry-after-ms", 1), ("retry-after", 1000)):
-        text = (response.getheader(name) or "").strip()
-        if text.isascii() and text.isdigit() and len(text) <= 12:
-            return int(text) * factor
-    return None
-
-
-def refusal(reply: dict[str, Any], status_code: int, wait_ms: int | None) -> Refused:
-    """The error that OpenAI's error object describes; of a reply of another shape, only the status is told."""
-    error = reply.get("error")
-    details: dict[str, Any] = error if isinstance(error, dict) else {}
-    message = details.get("message")
-    text = message if isinstance(message, str) and message else f"The server answered with status {status_code}."
-    code = details.get("code")
-    return Refused(
-        text, status_code=status_code, error_code=code if isinstance(code, str) else None, retry_after_ms=wait_ms
-    )
+        return connection.recv(READ_BYTES)
+    except TimeoutError:
+        patience.left_s()  # says so where it was the deadline
+        raise

@@ -1,0 +1,90 @@
+"""Where a server is, the bytes of a request to it, and how long one may wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from zerolayer.client.errors import DeadlinePassed, InvalidAddress, NotReachable
+
+_NS_PER_S: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server is: ``http`` or ``https``, host, port, and what stands before ``/v1``."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """``http://host:port``, with or without a trailing ``/v1``. Raises ``InvalidAddress``."""
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port, parts = None, None, urlsplit("")
+        plain = url.isascii() and url.isprintable() and " " not in url
+        if parts.scheme not in ("http", "https") or not host or not plain:
+            raise InvalidAddress("The address is no HTTP URL. Write it as http://127.0.0.1:8000.")
+        prefix = parts.path.rstrip("/").removesuffix("/v1")
+        return cls(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), prefix)
+
+    @property
+    def authority(self) -> str:
+        """Host and port, as the header ``host`` has them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.prefix}"
+
+    def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        """One HTTP/1.1 request whose connection ends with its reply."""
+        lines = [
+            f"{method} {self.prefix}{path} HTTP/1.1",
+            f"host: {self.authority}",
+            "user-agent: zerolayer-client",
+            "accept: text/event-stream, application/json",
+            "connection: close",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
+        if method == "POST":
+            lines += ["content-type: application/json", f"content-length: {len(body)}"]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+    def unreachable(self, error: OSError) -> NotReachable:
+        """The error of a connection that did not come about."""
+        if isinstance(error, ConnectionRefusedError):
+            return NotReachable(
+                f"Nothing listens at {self}. Start a server with `zerolayer serve` (or `make serve` in a clone)."
+            )
+        return NotReachable(f"{self} cannot be reached ({type(error).__name__}).")
+
+    def silent(self, error: Exception | None = None) -> NotReachable:
+        """The error of a request that got no reply."""
+        cause = "the connection was closed" if error is None else type(error).__name__
+        return NotReachable(f"{self} took the request and did not answer ({cause}).", sent=True)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """``wait_s`` seconds for each single wait, and nothing after ``end_ns``, a monotonic time."""
+
+    wait_s: float
+    end_ns: int | None
+    clock_ns: Callable[[], int]
+
+    def left_s(self) -> float:
+        """The longest that the next wait may be. Raises ``DeadlinePassed``."""
+        if self.end_ns is None:
+            return self.wait_s
+        left_s = (self.end_ns - self.clock_ns()) / _NS_PER_S
+        if left_s <= 0:
+            raise DeadlinePassed("The deadline of the call passed before its answer was complete. Give it more time.")
+        return min(self.wait_s, left_s)

@@ -1,0 +1,279 @@
+"""One call's attempts as a state machine: what to do next after each thing that can happen. Sans-IO; times are given.
+
+| after | what comes next |
+|---|---|
+| a refusal with a booking | a node that would start earlier, else the booked time; the earlier booking of two |
+| a refusal without one | a booking that is held, else a node that would start now, else a backoff (budget) |
+| a refusal that forbids a retry here | if there is no slot, a node that would start in time; else the end |
+| 503 | a node not asked yet, else as above; the node is left out until the time it told |
+| nothing listens | a node not asked yet, else whichever may be tried first; the node is left out for a pause |
+| the connection broke before a reply | the same, but drawn from the budget, and counted as ``unanswered`` |
+
+A reply that began ends the call's attempts: what follows is a stream's business, and is never sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from zerolayer.client.nodes import Load, Nodes
+from zerolayer.client.retry import NS_PER_MS, RetryBudget, RetryPolicy, backoff_ns, promised_ns
+from zerolayer.client.statistics import Attempts, Tally
+
+AWAY_NS: Final = 1_000_000_000  # how long a node is left out that says 503 and no time
+LOOK_NS: Final = 20_000_000  # between two looks whether a node is back that another call is trying
+
+
+@dataclass(frozen=True)
+class Send:
+    """Ask ``node`` now; ``ticket`` redeems a booking."""
+
+    node: str
+    ticket: str | None = None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Do nothing until the monotonic time ``until_ns``, then ask ``Call.next`` again."""
+
+    until_ns: int
+
+
+class GiveUp(Enum):
+    """Why the last failure is the call's."""
+
+    FINAL = "a retry cannot help"
+    DEADLINE = "the next attempt would come too late"
+    BUDGET = "too many calls were retried lately"
+
+
+Step = Send | Wait | GiveUp
+
+
+@dataclass(frozen=True)
+class Head:
+    """What of a reply's head matters here. ``wait_ms``: when to come back; ``retry``: what ``x-should-retry`` says."""
+
+    status: int
+    load: Load | None = None
+    wait_ms: int | None = None
+    retry: bool | None = None
+    ticket: str | None = None
+    server_wall_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A start that a node has booked."""
+
+    node: str
+    at_ns: int
+    ticket: str
+
+
+class Call:
+    """The attempts of one call. ``end_ns`` is the last moment at which an attempt may begin.
+
+    ``next`` says what to do; after a ``Send`` exactly one of ``began``, ``refused``, ``unreachable``, ``expired``
+    and ``abandoned`` is told, then ``next`` is asked again. ``chance`` gives numbers uniform in [0, 1).
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        policy: RetryPolicy,
+        budget: RetryBudget,
+        tally: Tally,
+        chance: Callable[[], float],
+        *,
+        end_ns: int,
+        prefix: bytes = b"",
+    ) -> None:
+        self.attempts = Attempts()
+        self._nodes = nodes
+        self._policy = policy
+        self._budget = budget
+        self._tally = tally
+        self._chance = chance
+        self._end_ns = end_ns
+        self._prefix = prefix
+        self._promise: Promise | None = None
+        self._wait_until_ns: int | None = None
+        self._guesses = 0
+        self._given_up: GiveUp | None = None
+        self._move: str | None = None
+        budget.earn()
+        tally.add("calls")
+
+    def next(self, now_ns: int) -> Step:
+        """What to do at ``now_ns``."""
+        if self._given_up is not None:
+            return self._given_up
+        if self._wait_until_ns is not None and now_ns < self._wait_until_ns:
+            return Wait(self._wait_until_ns)
+        self._wait_until_ns = None
+        if self._move is not None:
+            node, self._move = self._move, None
+            return self._send(node, None)
+        if (promise := self._promise) is not None:
+            if now_ns < promise.at_ns:
+                return Wait(promise.at_ns)
+            self._promise = None
+            return self._send(promise.node, promise.ticket)
+        chosen = self._nodes.choose(now_ns, self._prefix)
+        if chosen is None:
+            return self._wait_for_a_node(now_ns)
+        return self._send(chosen, None)
+
+    def began(self, now_ns: int, head: Head) -> None:
+        """The reply of 200 began: this is the call's answer."""
+        self._nodes.heard(self._asked, now_ns, head.load)
+        self._tally.end(self.attempts, answered=True)
+
+    def ended(self) -> None:
+        """The answer ended, or its reader left."""
+        self._nodes.ended(self._asked)
+
+    def cut(self, now_ns: int) -> None:
+        """The answer broke off."""
+        self._nodes.cut(self._asked, now_ns)
+        self._tally.add("cut")
+
+    def abandoned(self) -> None:
+        """The caller left before there was a reply, or the reply was none of HTTP's."""
+        self._nodes.abandoned(self._asked)
+        self._tally.end(self.attempts, answered=False)
+
+    def expired(self, now_ns: int) -> None:
+        """The deadline passed before there was a reply. The node may hang, so it is left out for a pause."""
+        self._nodes.lost(self._asked, now_ns)
+        self._tally.end(self.attempts, answered=False)
+
+    def refused(self, sent_ns: int, now_ns: int, wall_ns: int, head: Head) -> None:
+        """A reply that is no answer."""
+        node = self._asked
+        self._nodes.heard(node, now_ns, head.load)
+        self._nodes.ended(node)
+        if head.retry is False or (head.retry is None and head.status not in (429, 503)):
+            return self._final(now_ns, head.status)
+        at_ns = None
+        if head.wait_ms is not None:
+            at_ns = promised_ns(
+                sent_ns=sent_ns,
+                read_ns=now_ns,
+                wait_ms=head.wait_ms,
+                read_wall_ns=wall_ns,
+                server_wall_ns=head.server_wall_ns,
+            )
+        if head.status == 503:
+            self._nodes.away(node, at_ns if at_ns is not None else now_ns + AWAY_NS)
+            if not self._elsewhere(now_ns):
+                self._booking_or_guess(now_ns, at_ns)
+            return None
+        if at_ns is not None and head.ticket is not None:
+            return self._booked(now_ns, Promise(node, at_ns, head.ticket))
+        if self._promise is None and self._earlier(now_ns, now_ns + 1):
+            return None
+        return self._booking_or_guess(now_ns, at_ns)
+
+    def unreachable(self, now_ns: int, *, sent: bool) -> None:
+        """No reply. ``sent``: the request was, so the node may have worked on it."""
+        self._nodes.lost(self._asked, now_ns)
+        if sent:
+            if not self._policy.replay_unanswered:
+                return self._give_up(GiveUp.FINAL)
+            if not self._budget.draw():
+                return self._give_up(GiveUp.BUDGET)
+            self.attempts = replace(self.attempts, unanswered=self.attempts.unanswered + 1)
+        if now_ns > self._end_ns:
+            return self._give_up(GiveUp.DEADLINE)
+        if self._elsewhere(now_ns):
+            return None
+        if not self._nodes.known:
+            return self._give_up(GiveUp.FINAL)  # none has ever answered: addresses are wrong, rather than nodes down
+        if self._promise is not None:
+            return self._booking_or_guess(now_ns, None)
+        return None
+
+    @property
+    def _asked(self) -> str:
+        return self.attempts.nodes[-1]
+
+    def _send(self, node: str, ticket: str | None) -> Send:
+        self.attempts = replace(self.attempts, nodes=(*self.attempts.nodes, node))
+        self._nodes.sent(node)
+        return Send(node, ticket)
+
+    def _booked(self, now_ns: int, promise: Promise) -> None:
+        """Keep the earlier of two bookings; ask another node if it seems to start before that."""
+        if self._promise is None or promise.at_ns < self._promise.at_ns:
+            self._promise = promise
+        if not self._earlier(now_ns, self._promise.at_ns):
+            self._booking_or_guess(now_ns, None)
+
+    def _final(self, now_ns: int, status: int) -> None:
+        """The node will not serve this; where only slots are lacking, another one may, or one has booked it."""
+        if status == 429 and self._earlier(now_ns, self._end_ns):
+            return None
+        if status == 429 and self._promise is not None:
+            return self._booking_or_guess(now_ns, None)
+        return self._give_up(GiveUp.FINAL)
+
+    def _earlier(self, now_ns: int, than_ns: int) -> bool:
+        """Whether a node that this call has not asked is next, because it would start before ``than_ns``."""
+        return self._moves_to(self._nodes.earlier(now_ns, than_ns, frozenset(self.attempts.nodes)))
+
+    def _elsewhere(self, now_ns: int) -> bool:
+        """Whether a node that this call has not asked is next."""
+        return self._moves_to(self._nodes.choose(now_ns, self._prefix, frozenset(self.attempts.nodes)))
+
+    def _moves_to(self, node: str | None) -> bool:
+        if node is None:
+            return False
+        self._move = node
+        self.attempts = replace(self.attempts, moved=self.attempts.moved + 1)
+        return True
+
+    def _booking_or_guess(self, now_ns: int, at_ns: int | None) -> None:
+        """Come at the booked time, where there is one."""
+        if self._promise is None:
+            return self._guess(now_ns, at_ns)
+        if self._promise.at_ns > self._end_ns:
+            return self._give_up(GiveUp.DEADLINE)
+        self.attempts = replace(self.attempts, booked=self.attempts.booked + 1)
+        return self._wait(now_ns, self._promise.at_ns)
+
+    def _guess(self, now_ns: int, at_ns: int | None) -> None:
+        """Not before ``at_ns``, a hint without a booking, and spread by chance: others were told the same."""
+        start_ns = max(now_ns, at_ns or 0)
+        until_ns = start_ns + backoff_ns(self._policy, self._guesses, self._chance())
+        if until_ns > self._end_ns:
+            return self._give_up(GiveUp.DEADLINE)
+        if not self._budget.draw():
+            return self._give_up(GiveUp.BUDGET)
+        self._guesses += 1
+        self.attempts = replace(self.attempts, backed_off=self.attempts.backed_off + 1)
+        return self._wait(now_ns, until_ns)
+
+    def _wait_for_a_node(self, now_ns: int) -> Step:
+        """All nodes are out, or another call is trying them."""
+        until_ns = max(self._nodes.back_ns(), now_ns + LOOK_NS)
+        if until_ns > self._end_ns:
+            self._give_up(GiveUp.DEADLINE)
+            return GiveUp.DEADLINE
+        self._wait(now_ns, until_ns)
+        return Wait(until_ns)
+
+    def _wait(self, now_ns: int, until_ns: int) -> None:
+        self._wait_until_ns = until_ns
+        waited = self.attempts.waited_ms + max(0, until_ns - now_ns) / NS_PER_MS
+        self.attempts = replace(self.attempts, waited_ms=waited)
+
+    def _give_up(self, why: GiveUp) -> None:
+        self._given_up = why
+        if why is GiveUp.BUDGET:
+            self._tally.add("out_of_budget")
+        self._tally.end(self.attempts, answered=False)

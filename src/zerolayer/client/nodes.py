@@ -1,0 +1,164 @@
+"""Which node to ask: the one that would start first, by what each said of its load. Pure: no clock, no sockets.
+
+A conversation prefers one node, which has its prefix in memory: rendezvous hashing (Thaler and Ravishankar, 1998) with
+a load bound (consistent hashing with bounded loads, https://arxiv.org/abs/1608.01350).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+NS_PER_MS: Final = 1_000_000
+LOAD_BOUND: Final = 1.25  # times the mean of what this client has under way: above it, affinity yields
+FIRST_PAUSE_NS: Final = 100_000_000
+LONGEST_PAUSE_NS: Final = 1_000_000_000  # a node that is back is found within this time
+
+
+@dataclass(frozen=True)
+class Load:
+    """``x-zl-load``: free slots, milliseconds to the next free one, share of full speed, number of the peers' list."""
+
+    free: int = 1
+    next_ms: int = 0
+    derate: float = 1.0
+    epoch: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """``free=12;next_ms=0;derate=1.00;epoch=7``, in any order, with members that are not known; else None."""
+        members = dict(part.strip().split("=", 1) for part in text.split(";") if "=" in part)
+        try:
+            free, next_ms = int(members["free"][:9]), int(members["next_ms"][:9])
+            derate, epoch = float(members.get("derate", "1")[:9]), int(members.get("epoch", "0")[:18])
+        except (KeyError, ValueError):
+            return None
+        if free < 0 or next_ms < 0 or not 0 < derate < 1000 or epoch < 0:
+            return None
+        return cls(free, next_ms, derate, epoch)
+
+
+@dataclass
+class Node:
+    """What is known of one node. ``unheard`` requests are on their way, ``ended`` ones left since ``load`` was told."""
+
+    name: str
+    load: Load = field(default_factory=Load)
+    told_ns: int | None = None
+    running: int = 0
+    unheard: int = 0
+    ended: int = 0
+    failures: int = 0
+    out_until_ns: int = 0
+    probing: bool = False
+
+    def start_in_ns(self, now_ns: int) -> int:
+        """How long until a request that is sent now would start, as far as is known."""
+        if self.told_ns is None or self.load.free + self.ended > self.unheard:
+            return 0
+        return max(0, self.told_ns + int(self.load.next_ms * NS_PER_MS / self.load.derate) - now_ns)
+
+    def usable(self, now_ns: int) -> bool:
+        """Whether it may be asked: it answers, or its pause is over and nobody else is trying it."""
+        return now_ns >= self.out_until_ns and not (self.failures and self.probing)
+
+
+class Nodes:
+    """The nodes of one client, by name, in the order given. One writer at a time.
+
+    ``sent`` begins an attempt, ``heard`` tells of its reply's head, or ``lost`` that there was none; after ``heard``
+    comes ``ended``.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._nodes = {name: Node(name) for name in names}
+        self.known = False  # whether any has ever answered
+
+    def __getitem__(self, name: str) -> Node:
+        return self._nodes[name]
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def choose(self, now_ns: int, prefix: bytes = b"", without: frozenset[str] = frozenset()) -> str | None:
+        """The node to ask next, or None when all are out. ``prefix`` names what the prompt begins with."""
+        usable = [node for node in self._nodes.values() if node.name not in without and node.usable(now_ns)]
+        if not usable:
+            return None
+        bound = LOAD_BOUND * (sum(node.running for node in usable) + 1) / len(usable)
+        ranked = sorted(usable, key=lambda node: _weight(prefix, node.name))
+        for node in ranked:
+            # The bound is rounded up: a client with few requests under way keeps to the nodes that know them.
+            if node.start_in_ns(now_ns) == 0 and node.running < -(-bound // 1):
+                return node.name
+        order = {node.name: place for place, node in enumerate(ranked)}
+        return min(
+            usable, key=lambda node: (node.start_in_ns(now_ns), node.running, -node.load.derate, order[node.name])
+        ).name
+
+    def earlier(self, now_ns: int, than_ns: int, without: frozenset[str]) -> str | None:
+        """A node that would start before ``than_ns``, where there is one."""
+        name = self.choose(now_ns, without=without)
+        if name is None or now_ns + self._nodes[name].start_in_ns(now_ns) >= than_ns:
+            return None
+        return name
+
+    def back_ns(self) -> int:
+        """When the first node may be asked that is out now."""
+        return min(node.out_until_ns for node in self._nodes.values())
+
+    def sent(self, name: str) -> None:
+        """A request goes to the node."""
+        node = self._nodes[name]
+        node.running += 1
+        node.unheard += 1
+        node.probing = node.failures > 0
+
+    def heard(self, name: str, now_ns: int, load: Load | None) -> None:
+        """A reply's head came: the node lives."""
+        node = self._nodes[name]
+        node.unheard -= 1
+        self.known = True
+        node.failures, node.probing, node.out_until_ns = 0, False, 0
+        if load is not None:
+            node.load, node.told_ns, node.ended = load, now_ns, 0
+
+    def ended(self, name: str) -> None:
+        """A reply ended, however."""
+        node = self._nodes[name]
+        node.running -= 1
+        node.ended += 1
+
+    def lost(self, name: str, now_ns: int) -> None:
+        """No reply: nothing listens, the connection broke, or the node fell silent. It is left out for a while."""
+        node = self._nodes[name]
+        node.running -= 1
+        node.unheard -= 1
+        node.failures += 1
+        node.probing = False
+        pause_ns = min(LONGEST_PAUSE_NS, FIRST_PAUSE_NS << min(node.failures - 1, 8))
+        node.out_until_ns = now_ns + pause_ns
+
+    def abandoned(self, name: str) -> None:
+        """The caller broke off before a reply came; this says nothing about the node."""
+        node = self._nodes[name]
+        node.running -= 1
+        node.unheard -= 1
+        node.probing = False
+
+    def cut(self, name: str, now_ns: int) -> None:
+        """A reply broke off in the middle: the node is asked again only after a pause."""
+        node = self._nodes[name]
+        node.failures += 1
+        node.out_until_ns = max(node.out_until_ns, now_ns + FIRST_PAUSE_NS)
+
+    def away(self, name: str, until_ns: int) -> None:
+        """The node said that it takes no work until ``until_ns``."""
+        node = self._nodes[name]
+        node.out_until_ns = max(node.out_until_ns, until_ns)
+
+
+def _weight(prefix: bytes, name: str) -> bytes:
+    return hashlib.blake2b(prefix + b"\0" + name.encode(), digest_size=8).digest()
