@@ -175,7 +175,7 @@ class Call:
             return None
         if at_ns is not None and head.ticket is not None:
             return self._booked(now_ns, Promise(node, at_ns, head.ticket))
-        if self._promise is None and self._earlier(now_ns, now_ns + 1):
+        if self._promise is None and self._earlier(now_ns, self._end_ns):
             return None
         return self._booking_or_guess(now_ns, at_ns)
 

@@ -13,6 +13,8 @@ from typing import Final, Self
 
 NS_PER_MS: Final = 1_000_000
 LOAD_BOUND: Final = 1.25  # times the mean of what this client has under way: above it, affinity yields
+FRESH_NS: Final = 1_000_000_000  # an older word of a free slot is no reason to leave a booking
+GAIN_NS: Final = 20_000_000  # nor is a start that is hardly earlier
 FIRST_PAUSE_NS: Final = 100_000_000
 LONGEST_PAUSE_NS: Final = 1_000_000_000  # a node that is back is found within this time
 
@@ -60,6 +62,12 @@ class Node:
             return 0
         return max(0, self.told_ns + int(self.load.next_ms * NS_PER_MS / self.load.derate) - now_ns)
 
+    def surely_free(self, now_ns: int) -> bool:
+        """Whether it said a moment ago that it has a slot, and nobody of this client is on the way to it."""
+        if self.told_ns is None:
+            return self.unheard == 0
+        return now_ns - self.told_ns <= FRESH_NS and self.load.free + self.ended > self.unheard
+
     def usable(self, now_ns: int) -> bool:
         """Whether it may be asked: it answers, or its pause is over and nobody else is trying it."""
         return now_ns >= self.out_until_ns and not (self.failures and self.probing)
@@ -99,11 +107,18 @@ class Nodes:
         ).name
 
     def earlier(self, now_ns: int, than_ns: int, without: frozenset[str]) -> str | None:
-        """A node that would start before ``than_ns``, where there is one."""
-        name = self.choose(now_ns, without=without)
-        if name is None or now_ns + self._nodes[name].start_in_ns(now_ns) >= than_ns:
+        """A node that would start well before ``than_ns``, where one is known that has a slot now.
+
+        A booking that is left for a guess holds a slot for nobody until it lapses, so guesses do not count.
+        """
+        if than_ns - now_ns < GAIN_NS:
             return None
-        return name
+        free = [
+            node
+            for node in self._nodes.values()
+            if node.name not in without and node.usable(now_ns) and node.surely_free(now_ns)
+        ]
+        return min(free, key=lambda node: node.running).name if free else None
 
     def back_ns(self) -> int:
         """When the first node may be asked that is out now."""

@@ -1,0 +1,142 @@
+"""The choice of a node, as arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerolayer.client.nodes import LONGEST_PAUSE_NS, Load, Nodes
+
+MS = 1_000_000
+NAMES = ["a", "b", "c"]
+
+
+def heard(nodes: Nodes, name: str, load: Load, now_ns: int = 0) -> None:
+    """A request that came and went, and what its reply said."""
+    nodes.sent(name)
+    nodes.heard(name, now_ns, load)
+    nodes.ended(name)
+    nodes[name].ended = 0
+
+
+def with_loads(**loads: Load) -> Nodes:
+    nodes = Nodes(NAMES)
+    for name, load in loads.items():
+        heard(nodes, name, load)
+    return nodes
+
+
+def test_a_load_hint_is_read_in_any_order_and_with_members_of_later_versions() -> None:
+    assert Load.parse("next_ms=7; free=0;derate=0.50;epoch=9;new=1") == Load(0, 7, 0.5, 9)
+
+
+@pytest.mark.parametrize("text", ["", "free=1", "free=x;next_ms=0", "free=-1;next_ms=0", "free=1;next_ms=0;derate=0"])
+def test_a_malformed_load_hint_is_none(text) -> None:
+    assert Load.parse(text) is None
+
+
+@given(st.text(max_size=60))
+def test_no_text_breaks_the_reading_of_load_hints(text) -> None:
+    assert isinstance(Load.parse(text), Load | None)
+
+
+def test_the_node_that_starts_first_is_asked() -> None:
+    nodes = with_loads(a=Load(0, 300), b=Load(0, 100), c=Load(0, 200))
+    assert nodes.choose(0) == "b"
+
+
+def test_a_node_with_a_free_slot_goes_before_one_without() -> None:
+    assert with_loads(a=Load(0, 1), b=Load(1, 0), c=Load(0, 1)).choose(0) == "b"
+
+
+def test_predicted_starts_come_nearer_as_time_passes() -> None:
+    nodes = with_loads(a=Load(0, 300))
+    assert nodes["a"].start_in_ns(100 * MS) == 200 * MS
+    assert nodes["a"].start_in_ns(400 * MS) == 0
+
+
+def test_a_slow_node_starts_later_than_it_says() -> None:
+    nodes = with_loads(a=Load(0, 100, derate=0.5), b=Load(0, 150), c=Load(0, 180))
+    assert nodes.choose(0) == "b"
+
+
+def test_requests_that_are_still_on_their_way_take_the_slots_that_were_told() -> None:
+    nodes = with_loads(a=Load(2, 0), b=Load(0, 500), c=Load(0, 500))
+    for _ in range(2):
+        assert nodes.choose(0) == "a"
+        nodes.sent("a")
+    nodes["a"].told_ns, nodes["b"].told_ns = 0, 0
+    assert nodes["a"].start_in_ns(0) == 0  # its next slot is at once, as far as it said
+    assert not nodes["a"].surely_free(0)
+
+
+def test_a_conversation_stays_with_its_node() -> None:
+    nodes = with_loads(a=Load(4, 0), b=Load(4, 0), c=Load(4, 0))
+    chosen = {nodes.choose(now, b"conversation") for now in range(50)}
+    assert len(chosen) == 1
+
+
+def test_conversations_are_spread_over_the_nodes() -> None:
+    nodes = with_loads(a=Load(4, 0), b=Load(4, 0), c=Load(4, 0))
+    assert {nodes.choose(0, b"%d" % number) for number in range(50)} == set(NAMES)
+
+
+@given(st.binary(max_size=8), st.integers(1, 60))
+def test_affinity_never_loads_a_node_beyond_its_bound(prefix, requests) -> None:
+    nodes = with_loads(a=Load(100, 0), b=Load(100, 0), c=Load(100, 0))
+    for _ in range(requests):
+        name = nodes.choose(0, prefix)
+        nodes.sent(name)
+        nodes.heard(name, 0, Load(100, 0))
+    assert max(nodes[name].running for name in NAMES) <= 1.25 * requests / 3 + 1
+
+
+def test_a_node_that_does_not_answer_is_left_out_and_tried_again_by_one_call() -> None:
+    nodes = Nodes(["a"])
+    nodes.sent("a")
+    nodes.lost("a", 0)
+    assert nodes.choose(0) is None
+    back = nodes.back_ns()
+    assert nodes.choose(back) == "a"
+    nodes.sent("a")
+    assert nodes.choose(back) is None  # somebody is trying it
+    nodes.heard("a", back, Load(1, 0))
+    assert nodes.choose(back) == "a"
+
+
+def test_a_try_that_is_broken_off_says_nothing_about_a_node() -> None:
+    nodes = Nodes(["a"])
+    nodes.sent("a")
+    nodes.lost("a", 0)
+    nodes.sent("a")
+    nodes.abandoned("a")
+    assert nodes.choose(nodes.back_ns()) == "a"
+    assert (nodes["a"].running, nodes["a"].unheard) == (0, 0)
+
+
+@given(st.integers(1, 100))
+def test_however_often_a_node_failed_it_is_tried_again_within_a_second(failures) -> None:
+    nodes, now = Nodes(["a"]), 0
+    for _ in range(failures):
+        nodes.sent("a")
+        nodes.lost("a", now)
+        assert now < nodes.back_ns() <= now + LONGEST_PAUSE_NS
+        now = nodes.back_ns()
+    assert nodes.choose(now) == "a"
+
+
+def test_a_booking_is_left_only_for_a_node_that_said_a_moment_ago_that_it_is_free() -> None:
+    nodes = with_loads(a=Load(0, 500), b=Load(1, 0), c=Load(0, 10))
+    asked = frozenset("a")
+    assert nodes.earlier(0, 500 * MS, asked) == "b"
+    assert nodes.earlier(0, 10 * MS, asked) is None
+    assert nodes.earlier(2000 * MS, 2500 * MS, asked) is None
+
+
+def test_a_node_that_says_it_is_away_is_left_out_until_then() -> None:
+    nodes = with_loads(a=Load(4, 0))
+    nodes.away("a", 700)
+    nodes.away("b", 700)
+    assert nodes.choose(699) == "c"
+    assert nodes.choose(700) is not None
