@@ -1,0 +1,153 @@
+"""Several real servers on loopback, whose steps sleep; one of them is killed, hangs, or is restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from reference.server import _ready, free_port
+from zerolayer import AsyncClient
+from zerolayer.client.errors import CutStream
+
+TOKENS = 8
+
+
+@dataclass
+class NodeProcess:
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def start(port: int) -> NodeProcess:
+    arguments = ["--engine", "mock:step_us=10000", "--slots", "4", "--port", str(port)]
+    command = [sys.executable, "-m", "zerolayer", "serve", *arguments, "--admin", f"127.0.0.1:{free_port()}"]
+    return NodeProcess(port, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+
+def wait_ready(*nodes: NodeProcess) -> None:
+    deadline = time.monotonic() + 60
+    for node in nodes:
+        while not _ready(node.port, None):
+            assert node.process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def nodes(running: list[NodeProcess]) -> list[NodeProcess]:
+    """Three nodes in good health, whatever the test before did to them."""
+    for place, node in enumerate(running):
+        if node.process.poll() is not None:
+            running[place] = start(node.port)
+        node.process.send_signal(signal.SIGCONT)
+    wait_ready(*running)
+    return running
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[list[NodeProcess]]:
+    running = [start(free_port()) for _ in range(3)]
+    try:
+        yield running
+    finally:
+        for node in running:
+            node.process.kill()
+            node.process.wait()
+
+
+class Load:
+    """So many workers who ask again and again until they are told to stop; what came of it."""
+
+    def __init__(self, client: AsyncClient, workers: int) -> None:
+        self.client = client
+        self.answers: Counter[str] = Counter()  # by node
+        self.cut = 0
+        self._over = False
+        self._tasks = [asyncio.create_task(self._work(number)) for number in range(workers)]
+
+    async def _work(self, number: int) -> None:
+        while not self._over:
+            messages = [{"role": "user", "content": f"Tell me about {number}."}]
+            try:
+                answer = await self.client.chat(messages, max_tokens=TOKENS, deadline_ms=20_000).answer()
+            except CutStream:
+                self.cut += 1
+                continue
+            assert answer.outcome.completion_tokens == TOKENS
+            self.answers[answer.node] += 1
+
+    async def reach(self, count: int, node: str | None = None) -> None:
+        """Until so many more answers came, of ``node`` if given."""
+        goal = self._count(node) + count
+        deadline = time.monotonic() + 30
+        while self._count(node) < goal:
+            assert not any(task.done() for task in self._tasks), "a call failed"
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        self._over = True
+        await asyncio.gather(*self._tasks)
+
+    def _count(self, node: str | None) -> int:
+        return self.answers.total() if node is None else self.answers[node]
+
+
+def test_no_call_fails_when_a_node_is_killed_under_load_and_its_return_is_noticed(nodes) -> None:
+    async def run() -> None:
+        client = AsyncClient([node.url for node in nodes])
+        load = Load(client, workers=9)
+        await load.reach(30)
+        assert set(load.answers) == {node.url for node in nodes}
+        nodes[0].process.kill()
+        nodes[0].process.wait()
+        await load.reach(30)
+        nodes[0] = start(nodes[0].port)
+        await load.reach(5, nodes[0].url)
+        await load.stop()
+        statistics = client.statistics
+        assert (statistics.failed, statistics.out_of_budget) == (0, 0)
+        assert statistics.cut == load.cut <= 4  # what ran in the slots of the node that died
+        assert statistics.answered == load.answers.total() + load.cut
+
+    asyncio.run(run())
+
+
+def test_a_node_that_drains_hands_its_calls_over(nodes) -> None:
+    async def run() -> None:
+        client = AsyncClient([node.url for node in nodes])
+        load = Load(client, workers=6)
+        await load.reach(20)
+        nodes[1].process.send_signal(signal.SIGTERM)
+        await load.reach(30)
+        await load.stop()
+        assert (client.statistics.failed, load.cut) == (0, 0)
+        assert await asyncio.to_thread(nodes[1].process.wait, 20) == 0
+
+    asyncio.run(run())
+
+
+def test_a_node_that_hangs_costs_its_calls_no_more_than_the_wait_that_was_allowed(nodes) -> None:
+    async def run() -> None:
+        client = AsyncClient([node.url for node in nodes], answer_within_s=1.0, timeout_s=1.5)
+        load = Load(client, workers=6)
+        await load.reach(20)
+        nodes[2].process.send_signal(signal.SIGSTOP)
+        await load.reach(40)
+        await load.stop()
+        assert client.statistics.failed == 0
+        assert load.cut <= 4
+
+    asyncio.run(run())
