@@ -32,8 +32,8 @@ class ScriptedServer:
 
     def _run(self) -> None:
         for reply in self._replies:
-            self._listener.settimeout(10)
             try:
+                self._listener.settimeout(10)
                 connection, _ = self._listener.accept()
             except OSError:
                 return
