@@ -108,11 +108,11 @@ class Simulation:
             check()
         self.admission.sweep(self.now + 10**12)
 
-    def _ask(self, client: Client, booked: Booking | None) -> None:
+    def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
         asker = Asker(
-            client.name % 7, retry=booked is not None, ticket=booked.ticket if booked else None, last=client.tries == 1
+            client.name % 7, retry=again, ticket=booked.ticket if booked else None, last=client.tries == 1
         )
-        wish = Wish(client.work, client.work, client.limits, client.tier, client.name)
+        wish = Wish(client.work, client.work, client.work, client.limits, client.tier, client.name)
         client.tries -= 1
         try:
             answer = self.admission.ask(wish, asker)
@@ -146,11 +146,11 @@ class Simulation:
             self.done.append(client)
             return
         client.booked += booking is not None
-        when = self.now + refusal.retry_after_ms * MS
+        when = self.now + refusal.retry_after_ms * MS + max(0, client.late_ns)
         if booking is not None:
             assert when >= booking.start_ns
             when = booking.start_ns + client.late_ns
-        self.at(max(when, self.now), self._ask, client, booking)
+        self.at(max(when, self.now), self._ask, client, booking, True)
 
     def _wake(self) -> None:
         for held in list(self._held):

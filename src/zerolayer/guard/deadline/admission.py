@@ -31,10 +31,14 @@ _FLEX_LEAVES: Final = 8
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What is asked: ``least`` is what the work may be when the text is tokenised, ``most`` what it may be at most."""
+    """What is asked: ``least`` and ``most`` are bounds of what the work is found to be when the text is tokenised.
+
+    ``promised`` is the bound by experience, on which it is booked.
+    """
 
     most: Work
     least: Work
+    promised: Work
     limits: Limits
     tier: Tier
     key: Hashable  # route and body
@@ -75,11 +79,7 @@ class Admission:
                 return self._redeem(booking, terms, now)
         elif (why := self._never(wish)) is not None:
             raise why
-        slot = -1
-        if wish.tier is not Tier.FLEX or self.calendar.free > self.calendar.slots // _FLEX_LEAVES:
-            slot = self.calendar.claim(wish.most, terms)
-            if slot < 0 and wish.least.chunks < wish.most.chunks:
-                slot = self.calendar.claim(wish.least, terms)
+        slot = self._claim(wish, terms)
         if slot >= 0:
             if booking is not None:
                 self.void(booking)
@@ -133,6 +133,21 @@ class Admission:
         """The engine has no work left: the next step does not follow on the last one."""
         self._last_border = 0
 
+    def _claim(self, wish: Wish, terms: Terms) -> int:
+        """A slot at once, or -1. Nothing is held against somebody who is here for somebody who may not come."""
+        calendar, work = self.calendar, wish.most
+        if wish.tier is Tier.FLEX and calendar.free <= calendar.slots // _FLEX_LEAVES:
+            return -1
+        slot = calendar.claim(work, terms)
+        if slot < 0 and wish.least.chunks < work.chunks:
+            work = wish.least
+            slot = calendar.claim(work, terms)
+        if slot < 0 and (yielding := calendar.in_the_way(work, terms)):
+            for booking in yielding:
+                self.void(booking)
+            slot = calendar.claim(work, terms)
+        return slot
+
     def _redeem(self, booking: Booking, terms: Terms, now: int) -> Grant | Booking:
         booking.terms = terms
         booking.held = True
@@ -143,35 +158,32 @@ class Admission:
     def _book(self, wish: Wish, asker: Asker, terms: Terms, now: int) -> Booking:
         calendar, credential = self.calendar, asker.credential
         share = _FLEX_SHARE if wish.tier is Tier.FLEX else 1.0
+        soft = not self.attendance.trusts(credential)
+        mine, most = self.tickets.of(credential), share * self._most
+        if calendar.booked >= most and not soft and (last := calendar.last_soft()) is not None:
+            self.void(last)
         held = (
             not asker.last
-            and calendar.booked < share * self._most
+            and calendar.booked < most
             and calendar.booked_ns < _BOOKED_SHARE * calendar.slots * calendar.horizon_ns
-            and (
-                self.tickets.of(credential) < max(1.0, share * _A_SENDER * self._most)
-                or self.tickets.of(credential) == len(self.tickets)
-            )
-            and self.attendance.trusts(credential)
+            and (mine < max(1.0, _A_SENDER * most) or mine == len(self.tickets))
         )
         spaced = partial(self.tickets.spaced, asker, now)
-        booking = calendar.book(wish.most, terms, spaced=spaced) if held else None
-        if booking is None:  # a time, and no promise
-            held = False
-            booking = calendar.book(wish.least, terms, spaced=spaced, hold=False)
-        if booking is None:
+        booking = calendar.book(wish.promised, terms, spaced=spaced, soft=soft) if held else None
+        if booking is not None:
+            self.tickets.add(booking, asker, wish.key)
+            return booking
+        told = calendar.book(wish.promised, terms, spaced=spaced, hold=False)
+        if told is None:
             raise BeyondHorizon(
                 "all slots are busy, and none can start this request in time; give it more time, or send it later"
             )
-        if held:
-            self.tickets.add(booking, asker, wish.key)
-        else:
-            self.attendance.was_told(credential)
-        return booking
+        return told
 
     def _busy(self, booking: Booking, now: int) -> SlotsBusy:
         wait_ms = max(1, -(-(booking.start_ns - now) // _NS_PER_MS))
         message = self._message.replace("{ms}", str(wait_ms))
-        return SlotsBusy(message, retry_after_ms=wait_ms, ticket=booking.ticket or None)
+        return SlotsBusy(message, retry_after_ms=wait_ms, ticket=booking.ticket if not booking.soft and booking.ticket else None)
 
     def _never(self, wish: Wish) -> Infeasible | None:
         """The refusal of what could not be in time on an engine that does nothing else, at typical speed."""

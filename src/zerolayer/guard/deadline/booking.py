@@ -59,6 +59,19 @@ class Terms(msgspec.Struct, frozen=True):
         return min(self.from_ns + self.end_ns, self.patience_ns)
 
 
+class Kin:
+    """Bookings with about as many steps, and what others may add to each of them while it runs."""
+
+    __slots__ = ("least_ns", "members", "parts", "reach", "used_ns")
+
+    def __init__(self, reach: int, slots: int) -> None:
+        self.reach = reach  # steps, rounded up
+        self.parts = [0] * slots  # what the bookings of each slot may add within so many steps
+        self.used_ns = 0  # the sum of them, and of what has begun; only its growth matters
+        self.least_ns = NEVER  # the smallest margin
+        self.members: list[Booking] = []
+
+
 class Booking(msgspec.Struct, eq=False):
     """A start that is promised. Whoever made it comes within ``start_ns`` and ``start_ns`` plus the grace."""
 
@@ -66,18 +79,30 @@ class Booking(msgspec.Struct, eq=False):
     slot: int
     work: Work
     terms: Terms
+    steps: int
     typical_ns: int  # from start to end, as it usually goes
     need_ns: int  # the bound of that, with everything that others may add
-    spare_ns: int  # what others may still add
-    single_ns: int  # of need_ns: the first chunks of other slots, which it need not fear again if it follows at once
-    hold_ns: int  # how long its client may be held
     weight_ns: int  # what it adds to others
-    charged: list[int]  # of what others may add: what is set aside for the bookings of each slot
+    single_ns: int = 0  # of need_ns: the first chunks of other slots, which it need not fear again if it follows at once
+    hold_ns: int = 0  # how long its client may be held
+    margin_ns: int = 0  # what ``kin.used_ns`` may grow to
+    kin: Kin | None = None
     strict: bool = False  # its stream allows no foreign chunk
+    soft: bool = False  # it gives way to whoever comes before its client does
     credential: Hashable = None
     key: Hashable = None
     ticket: str = ""
     held: bool = False  # its client is here
+
+    @property
+    def yields(self) -> bool:
+        """Whether it gives way."""
+        return self.soft and not self.held
+
+    @property
+    def spare_ns(self) -> int:
+        """What others may still add."""
+        return self.margin_ns - (self.kin.used_ns if self.kin is not None else 0)
 
     @property
     def latest_ns(self) -> int:
