@@ -110,7 +110,7 @@ class Simulation:
 
     def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
         asker = Asker(
-            client.name % 7, retry=again, ticket=booked.ticket if booked else None, last=client.tries == 1
+            client.name % 7, retry=again, ticket=booked.ticket if booked and not booked.soft else None, last=client.tries == 1
         )
         wish = Wish(client.work, client.work, client.work, client.limits, client.tier, client.name)
         client.tries -= 1
@@ -120,6 +120,7 @@ class Simulation:
             client.refusals.append("busy")
             if (
                 booked is not None
+                and not (booked.soft and booked not in self.calendar._booked)  # it gave way
                 and booked.start_ns - EARLY_NS <= self.now <= booked.start_ns + self.calendar.grace_ns
             ):
                 self.broken.append(f"{client.name}: a promise was not kept")
@@ -129,7 +130,7 @@ class Simulation:
             client.refusals.append(type(refusal).__name__)
             client.outcome = "refused"
             self.done.append(client)
-            if booked is not None:
+            if booked is not None and not booked.soft:
                 self.broken.append(f"{client.name}: a promise ended in {refusal.code}")
             return
         if isinstance(answer, Grant):
@@ -140,12 +141,13 @@ class Simulation:
             self.at(max(self.now, answer.start_ns + self.calendar.grace_ns + MS), self._wake)
 
     def _come_back(self, client: Client, refusal: SlotsBusy) -> None:
-        booking = next((b for b in self.calendar._booked if b.ticket == refusal.ticket), None)
+        booking = next((b for b in self.calendar._booked if b.key == (client.name % 7, client.name)), None)
+        assert (refusal.ticket is None) == (booking is None or booking.soft)
         if client.late_ns is None or client.tries == 0:
             client.outcome = "away"
             self.done.append(client)
             return
-        client.booked += booking is not None
+        client.booked += booking is not None and not booking.soft
         when = self.now + refusal.retry_after_ms * MS + max(0, client.late_ns)
         if booking is not None:
             assert when >= booking.start_ns
