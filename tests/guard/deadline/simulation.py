@@ -200,6 +200,9 @@ class Simulation:
             running.chunks -= 1
             if running.chunks == 0:
                 self._prefilling.popleft()
+                client = running.client
+                if self.now > client.admitted_ns + client.limits.first_token_ns:
+                    self.broken.append(f"{client.name}: its first token was late")
                 self._token(prefill)
         self._wake()
         self._step()

@@ -60,16 +60,29 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Kin:
-    """Bookings with about as many steps, and what others may add to each of them while it runs."""
+    """Bookings to whom others can add the same: those with about as many steps, or, until its first token, all."""
 
     __slots__ = ("least_ns", "members", "parts", "reach", "used_ns")
 
-    def __init__(self, reach: int, slots: int) -> None:
-        self.reach = reach  # steps, rounded up
-        self.parts = [0] * slots  # what the bookings of each slot may add within so many steps
-        self.used_ns = 0  # the sum of them, and of what has begun; only its growth matters
+    def __init__(self, reach: int, parts: list[int]) -> None:
+        self.reach = reach  # steps in which others can begin
+        self.parts = parts  # what the bookings of each slot may add within so many steps
+        self.used_ns = sum(parts)  # and what has begun since; only its growth matters
         self.least_ns = NEVER  # the smallest margin
-        self.members: list[Booking] = []
+        self.members: list[Margin] = []
+
+
+class Margin(msgspec.Struct, eq=False):
+    """What the ``used_ns`` of a booking's kin may grow to."""
+
+    kin: Kin
+    slot: int
+    margin_ns: int
+
+    @property
+    def spare_ns(self) -> int:
+        """What others may still add."""
+        return self.margin_ns - self.kin.used_ns
 
 
 class Booking(msgspec.Struct, eq=False):
@@ -85,8 +98,7 @@ class Booking(msgspec.Struct, eq=False):
     weight_ns: int  # what it adds to others
     single_ns: int = 0  # of need_ns: the first chunks of other slots, which it need not fear again if it follows at once
     hold_ns: int = 0  # how long its client may be held
-    margin_ns: int = 0  # what ``kin.used_ns`` may grow to
-    kin: Kin | None = None
+    margins: tuple[Margin, ...] = ()  # until its end, and until its first token
     strict: bool = False  # its stream allows no foreign chunk
     soft: bool = False  # it gives way to whoever comes before its client does
     credential: Hashable = None
@@ -102,7 +114,7 @@ class Booking(msgspec.Struct, eq=False):
     @property
     def spare_ns(self) -> int:
         """What others may still add."""
-        return self.margin_ns - (self.kin.used_ns if self.kin is not None else 0)
+        return min([margin.spare_ns for margin in self.margins])
 
     @property
     def latest_ns(self) -> int:

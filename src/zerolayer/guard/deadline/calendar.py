@@ -235,22 +235,22 @@ class Calendar:
         now, prices = self._clock_ns(), self._prices()
         self._refresh(now)
         weight, plain, steps = work.weight_ns(prices), work.need_ns(prices), work.steps
-        room = min(terms.end_ns - plain, terms.first_token_ns - work.first_ns(prices))
-        if room < 0:
-            return None
         booking = Booking(0, -1, work, terms, steps, work.typical_ns(prices, self.slots - 1), plain, weight, soft=soft)
         bound = self._earliest(booking, now, prices)
         if bound == NEVER:
             return None
-        kin = self._demands.kin_of(steps)
-        load, others = self._demands.load_ns(kin, booking.slot), (self.slots - 1) * weight
-        if hold and (room < load or not self._demands.bear(booking)):
+        demands, slot, others = self._demands, booking.slot, (self.slots - 1) * weight
+        kin, firsts = demands.kin_of(steps), demands.firsts
+        load, singles = demands.load_ns(kin, slot), demands.load_ns(firsts, slot)
+        room, first_room = terms.end_ns - plain - load, terms.first_token_ns - work.first_ns(prices) - singles
+        if min(room, first_room) < 0 or (hold and not demands.bear(booking)):
             return None
-        # To come: two of each other slot like this one, and half as many unbooked.
-        spare = min(max(0, 2 * others - load) + others // 2, max(0, room - load) * 2 // 3)
-        booking.single_ns = self._demands.singles_ns(booking.slot)
+        # To come: two of each other slot like this one, before its first token one, and half as many unbooked.
+        spare = min(max(0, 2 * others - load) + others // 2, room * 2 // 3)
+        first_spare = min(max(0, others - singles) + others // 2, first_room * 2 // 3)
+        booking.single_ns = singles
         booking.need_ns += spare + load
-        longest = max(0, room - load - spare)
+        longest = min(room - spare, first_room - first_spare)
         if not hold:
             longest = 0
             bound = max([bound, *[other.last_ns(self.grace_ns) for other in self._booked]])
@@ -258,7 +258,7 @@ class Calendar:
         booking.strict = terms.per_token_ns < prices.stall_ns
         last = min(now + self.horizon_ns, terms.patience_ns - booking.need_ns - longest)
         for _ in range(_ROUNDS):
-            moved = self._undisturbed(booking, spare, prices)
+            moved = self._undisturbed(booking, first_spare, prices)
             moved = moved if spaced is None else spaced(moved)
             if moved > last:
                 return None
@@ -266,7 +266,7 @@ class Calendar:
                 booking.hold_ns = max(0, min(longest, bound - moved))
                 if hold:
                     self._add(booking)
-                    self._demands.add(booking, kin, spare)
+                    demands.add(booking, (kin, spare), (firsts, first_spare))
                 return booking
             booking.start_ns = moved
         return None

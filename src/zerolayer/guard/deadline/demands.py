@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zerolayer.guard.deadline.booking import NEVER, Booking, Kin
+from zerolayer.guard.deadline.booking import NEVER, Booking, Kin, Margin
 
-_COARSE = 8  # kinds of reach for each doubling: rounding up costs at most an eighth
+_DIGITS = 4  # binary ones of a reach: rounding up costs at most an eighth
 
 
 class Demands:
@@ -21,29 +21,20 @@ class Demands:
     def __init__(self, chains: Sequence[Sequence[Booking]]) -> None:
         self._chains = chains
         self._slots = len(chains)
-        self._kin: dict[int, Kin] = {}
-        self._heaviest = [0] * self._slots  # of each slot's bookings
-        self._heaviest_sum = 0
+        # Prompts are read in the order of admission: before its first token, each slot has one before it at most.
+        self.firsts = Kin(0, [0] * self._slots)
+        self._kin: dict[int, Kin] = {0: self.firsts}
 
     def kin_of(self, steps: int) -> Kin:
         """Those with about ``steps`` steps, in which a slot's lockstep with the others is included."""
         reach = steps + self._slots
-        unit = max(1, 1 << max(0, reach.bit_length() - 4)) if reach >= 2 * _COARSE else 1
+        unit = max(1, 1 << max(0, reach.bit_length() - _DIGITS))
         reach = -(-reach // unit) * unit
-        kin = self._kin.get(reach)
-        if kin is None:
-            kin = Kin(reach, self._slots)
-            kin.parts = [_part(reach, chain) for chain in self._chains]
-            kin.used_ns = sum(kin.parts)
-        return kin
+        return self._kin.get(reach) or Kin(reach, [_part(reach, chain) for chain in self._chains])
 
     def load_ns(self, kin: Kin, slot: int) -> int:
         """What bookings of other slots than ``slot`` may add to one of ``kin``."""
         return sum(kin.parts) - kin.parts[slot]
-
-    def singles_ns(self, slot: int) -> int:
-        """Of it what the first booking of each slot adds."""
-        return self._heaviest_sum - self._heaviest[slot]
 
     def bear(self, wanted: Booking) -> bool:
         """Whether all that is booked can bear one more."""
@@ -52,61 +43,57 @@ class Demands:
             grown = (1 + kin.reach // steps) * weight - kin.parts[slot]
             if grown <= 0 or kin.least_ns - kin.used_ns >= grown:
                 continue
-            if any(each.slot != slot and each.margin_ns - kin.used_ns < grown for each in kin.members):
+            if any([each.slot != slot and each.spare_ns < grown for each in kin.members]):
                 return False
         return True
 
-    def add(self, booking: Booking, kin: Kin, spare_ns: int) -> None:
-        """Book it; ``spare_ns`` is what others may add to it beyond what is booked."""
+    def add(self, booking: Booking, *spares: tuple[Kin, int]) -> None:
+        """Book it; ``spares`` are what others may add to it beyond what is booked."""
         slot = booking.slot
-        self._kin[kin.reach] = kin
-        for each in self._kin.values():
-            grown = (1 + each.reach // booking.steps) * booking.weight_ns - each.parts[slot]
+        for kin, _ in spares:
+            self._kin[kin.reach] = kin
+        for kin in self._kin.values():
+            grown = (1 + kin.reach // booking.steps) * booking.weight_ns - kin.parts[slot]
             if grown > 0:
-                self._grow(each, slot, grown)
-                each.used_ns += grown
-        booking.kin = kin
-        booking.margin_ns = kin.used_ns + spare_ns
-        kin.members.append(booking)
-        kin.least_ns = min(kin.least_ns, booking.margin_ns)
-        self._heavier(slot)
+                self._grow(kin, slot, grown)
+                kin.used_ns += grown
+        booking.margins = tuple([Margin(kin, slot, kin.used_ns + spare) for kin, spare in spares])
+        for margin in booking.margins:
+            margin.kin.members.append(margin)
+            margin.kin.least_ns = min(margin.kin.least_ns, margin.margin_ns)
 
     def charge(self, booking: Booking, weight_ns: int) -> None:
         """Somebody who was not booked adds that to it."""
-        booking.margin_ns -= weight_ns
-        if booking.kin is not None and booking.margin_ns < booking.kin.least_ns:
-            booking.kin.least_ns = booking.margin_ns
+        for margin in booking.margins:
+            margin.margin_ns -= weight_ns
+            margin.kin.least_ns = min(margin.kin.least_ns, margin.margin_ns)
 
     def remove(self, booking: Booking, *, begins: bool) -> None:
         """It is out of its chain. What ``begins`` still adds to those who are there, if not to whoever comes."""
-        slot, kin = booking.slot, booking.kin
-        if kin is not None:
-            kin.members.remove(booking)
-            if not kin.members:
+        slot, chain = booking.slot, self._chains[booking.slot]
+        for margin in booking.margins:
+            kin = margin.kin
+            kin.members.remove(margin)
+            if not kin.members and kin.reach:
                 del self._kin[kin.reach]
-            elif booking.margin_ns <= kin.least_ns:
-                kin.least_ns = min([member.margin_ns for member in kin.members])
-        chain = self._chains[slot]
-        for each in self._kin.values():
-            grown = _part(each.reach, chain) - each.parts[slot]
-            if grown:
-                self._grow(each, slot, 0 if begins else grown)
-                each.used_ns += 0 if begins else grown
-                each.parts[slot] += grown if begins else 0
-        self._heavier(slot)
+            elif margin.margin_ns <= kin.least_ns:
+                kin.least_ns = min([member.margin_ns for member in kin.members], default=NEVER)
+        for kin in self._kin.values():
+            grown = _part(kin.reach, chain) - kin.parts[slot]
+            if begins:
+                kin.parts[slot] += grown
+            elif grown:
+                self._grow(kin, slot, grown)
+                kin.used_ns += grown
 
     def _grow(self, kin: Kin, slot: int, grown: int) -> None:
-        """What a slot's bookings may add is another; it concerns nobody in the same slot, as they never run together."""
+        """A slot's bookings may add more, or less; it is nothing to those of the slot, as they never run together."""
         kin.parts[slot] += grown
-        for member in self._chains[slot]:
-            if member.kin is kin:
-                member.margin_ns += grown
-                kin.least_ns = min(kin.least_ns, member.margin_ns)
-
-    def _heavier(self, slot: int) -> None:
-        heaviest = max([booking.weight_ns for booking in self._chains[slot]], default=0)
-        self._heaviest_sum += heaviest - self._heaviest[slot]
-        self._heaviest[slot] = heaviest
+        for booking in self._chains[slot]:
+            for margin in booking.margins:
+                if margin.kin is kin:
+                    margin.margin_ns += grown
+                    kin.least_ns = min(kin.least_ns, margin.margin_ns)
 
 
 def _part(reach: int, chain: Sequence[Booking]) -> int:
