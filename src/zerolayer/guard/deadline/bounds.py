@@ -124,6 +124,9 @@ class Bounds:
             ends = list(ends)
             waits = [step - self._occupants.steps for step in self._not_before]
             for slot in over:
+                if ends[slot] <= self._occupants.due[slot]:  # what is booked behind it does not begin before its end
+                    others = [booking for booking in booked if booking.slot != slot]
+                    ends[slot] = disturbed_end(alone[slot], others)
                 added = begun_within(self._occupants.left(slot), slot, self._chains, waits, wanted)
                 ends[slot] = min(ends[slot], alone[slot] + added)
         return ends

@@ -246,8 +246,8 @@ class Calendar:
         if min(room, first_room) < 0 or (hold and not demands.bear(booking)):
             return None
         # To come: two of each other slot like this one, before its first token one, and half as many unbooked.
-        spare = min(max(0, 2 * others - load) + others // 2, room * 2 // 3)
-        first_spare = min(max(0, others - singles) + others // 2, first_room * 2 // 3)
+        spare = min(max(0, others - load) + others // 8, room * 2 // 3)
+        first_spare = min(max(0, others - singles) + others // 8, first_room * 2 // 3)
         booking.single_ns = singles
         booking.need_ns += spare + load
         longest = min(room - spare, first_room - first_spare)
@@ -374,6 +374,7 @@ class Calendar:
     def _take(self, slot: int, work: Work, terms: Terms, now: int, prices: Prices) -> None:
         if len(self._free) == self.slots:
             self._occupants.border_ns = now
+            self._not_before[:] = [0] * self.slots  # nobody is left whom bookings in quick succession could disturb
         self._free.remove(slot)
         self._occupants.take(slot, work, terms, prices)
         self._bind(slot)
@@ -396,7 +397,7 @@ class Calendar:
 
     def _count(self, booking: Booking, sign: int) -> None:
         slot, chain = booking.slot, self._chains[booking.slot]
-        self.booked_ns += sign * booking.need_ns
+        self.booked_ns += sign * booking.typical_ns
         self._strict_booked += sign * booking.strict
         self._bounds.booking_changed(sign * booking.weight_ns)
         self._tails[slot] = chain[-1].start_ns + chain[-1].typical_ns if chain else NEVER
