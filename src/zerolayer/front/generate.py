@@ -177,6 +177,7 @@ class Generator:
             self._site.metrics,
             prompt_tokens=len(prompt.ids),
             applied=_applied(arrival, verdict, prompt, generation.max_tokens),
+            limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
         )
         exchange.more_headers = _extra(arrival, verdict)
         if prompt.truncated:

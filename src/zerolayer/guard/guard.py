@@ -104,6 +104,7 @@ class Reservation(msgspec.Struct, frozen=True):
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
     upper: int = 0  # bound of the prompt's tokens; 0 where it was exact
+    booked: bool = False
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -193,20 +194,23 @@ class Guard:
             least = self._work(lower, most.tokens)
             promised = self._work(max(lower, self._lengths.bound(upper)), most.tokens)
         wish = Wish(most, least, promised, arrival.limits, request.tier, arrival.key)
-        then = Reservation(
-            -1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens, upper if lower < upper else 0
-        )
+        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens, upper if lower < upper else 0)
         answer = self.admission.ask(wish, arrival.asker)
         if isinstance(answer, Booking):
             return Held(answer, then)
-        return msgspec.structs.replace(then, slot=answer.slot)
+        return msgspec.structs.replace(then, slot=answer.slot, booked=answer.booked)
 
     def resume(self, held: Held) -> Reservation | None:
         """The slot of a held client as soon as there is one. Raises ``Unavailable`` 503."""
         if self.closed is not None:
             raise self.closed
         grant: Grant | None = self.admission.resume(held.booking)
-        return None if grant is None else msgspec.structs.replace(held.then, slot=grant.slot)
+        return None if grant is None else msgspec.structs.replace(held.then, slot=grant.slot, booked=True)
+
+    def broken(self, held: Held) -> None:
+        """No slot came free for a held client in time, though it was promised."""
+        self.admission.broken()
+        self.leave(held)
 
     def leave(self, held: Held) -> None:
         """A held client has gone."""
@@ -264,7 +268,10 @@ class Guard:
         work = self._work(len(ids), max_tokens)
         if not self.slots.confirm(reservation.slot, work):
             self.release(reservation)
-            raise self._longer(msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work), reservation.asker)
+            if reservation.booked:
+                self.admission.broken()
+            wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
+            raise self._longer(wish, reservation.asker)
         return Generation(ids, request.sampling, max_tokens, request.ignore_eos)
 
     def _longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:

@@ -110,7 +110,10 @@ class Simulation:
 
     def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
         asker = Asker(
-            client.name % 7, retry=again, ticket=booked.ticket if booked and not booked.soft else None, last=client.tries == 1
+            client.name % 7,
+            retry=again,
+            ticket=booked.ticket if booked and not booked.soft else None,
+            last=client.tries == 1,
         )
         wish = Wish(client.work, client.work, client.work, client.limits, client.tier, client.name)
         client.tries -= 1

@@ -96,7 +96,9 @@ class Booking(msgspec.Struct, eq=False):
     typical_ns: int  # from start to end, as it usually goes
     need_ns: int  # the bound of that, with everything that others may add
     weight_ns: int  # what it adds to others
-    single_ns: int = 0  # of need_ns: the first chunks of other slots, which it need not fear again if it follows at once
+    single_ns: int = (
+        0  # of need_ns: the first chunks of other slots, which it need not fear again if it follows at once
+    )
     hold_ns: int = 0  # how long its client may be held
     margins: tuple[Margin, ...] = ()  # until its end, and until its first token
     strict: bool = False  # its stream allows no foreign chunk

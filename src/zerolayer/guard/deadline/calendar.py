@@ -35,6 +35,7 @@ from zerolayer.model.cost import Prices
 _ROUNDS = 24  # of looking for a start that suits everybody
 _SOON_NS = 1_000_000
 _LEAD_SHARE = 6  # starts lie that part of a service early: to be held for a moment costs less than a slot at rest
+_UNBOOKED_SHARE = 8
 _START = attrgetter("start_ns")
 
 
@@ -93,6 +94,11 @@ class Calendar:
         """Starts that are promised and not redeemed."""
         return len(self._booked)
 
+    @property
+    def bookings(self) -> tuple[Booking, ...]:
+        """Those, by start."""
+        return tuple(self._booked)
+
     def next_free_ms(self) -> int:
         """Milliseconds until the first slot is free: 0 when one is, else at least 1, rounded up."""
         if self._free:
@@ -110,6 +116,10 @@ class Calendar:
         """Whether every promise can be kept as things stand: the invariant."""
         self._refresh(self._clock_ns())
         return self._bounds.are_kept() and all(booking.spare_ns >= 0 for booking in self._booked)
+
+    def due_ns(self, slot: int) -> int:
+        """The deadline of what runs there."""
+        return self._occupants.due[slot]
 
     def late(self, now_ns: int) -> list[int]:
         """Slots whose request is not done at its deadline."""
@@ -144,7 +154,7 @@ class Calendar:
 
     def in_the_way(self, work: Work, terms: Terms) -> list[Booking]:
         """Soft bookings without which ``claim`` would succeed; none where that does not depend on them."""
-        if not self._free or not any([booking.yields for booking in self._booked]):
+        if not self._free or not any(booking.yields for booking in self._booked):
             return []
         now, prices = self._clock_ns(), self._prices()
         self._refresh(now)
@@ -154,8 +164,8 @@ class Calendar:
         weight, first = work.weight_ns(prices), 0 if terms.urgent else self.reserved
         heavy = [booking for booking in self._before(end) if booking.spare_ns < weight]
         before = [[b for b in self._chains[slot] if b.start_ns < end] for slot in self._free if slot >= first]
-        soft = [chain for chain in before if all([booking.yields for booking in chain])]
-        if not soft or not all([booking.yields for booking in heavy]):
+        soft = [chain for chain in before if all(booking.yields for booking in chain)]
+        if not soft or not all(booking.yields for booking in heavy):
             return []
         # The one that is the most overdue is the least likely to be redeemed.
         chain = min(soft, key=lambda chain: chain[0].start_ns if chain else 0)
@@ -245,9 +255,12 @@ class Calendar:
         room, first_room = terms.end_ns - plain - load, terms.first_token_ns - work.first_ns(prices) - singles
         if min(room, first_room) < 0 or (hold and not demands.bear(booking)):
             return None
-        # To come: two of each other slot like this one, before its first token one, and half as many unbooked.
-        spare = min(max(0, others - load) + others // 8, room * 2 // 3)
-        first_spare = min(max(0, others - singles) + others // 8, first_room * 2 // 3)
+        # To come: of each other slot one before the first token and two before the end, and a few unbooked. Whoever
+        # follows in the slot starts later by that; where prompts take most of the time, one must do.
+        some = others // _UNBOOKED_SHARE
+        expected = 2 * others if 3 * others <= 2 * booking.typical_ns else others
+        spare = min(max(0, expected - load) + some, room * 2 // 3)
+        first_spare = min(max(0, others - singles) + some, first_room * 2 // 3)
         booking.single_ns = singles
         booking.need_ns += spare + load
         longest = min(room - spare, first_room - first_spare)
@@ -288,7 +301,7 @@ class Calendar:
         if end < 0 or not self._undisturbing(work, end, terms, prices):
             return -1
         weight = work.weight_ns(prices)
-        return -1 if any([booking.spare_ns < weight for booking in self._before(end)]) else end
+        return -1 if any(booking.spare_ns < weight for booking in self._before(end)) else end
 
     def _undisturbing(self, work: Work, end: int, terms: Terms, prices: Prices) -> bool:
         """Whether its chunks break no promise of what runs, and nobody's chunks break its own cadence."""

@@ -43,7 +43,7 @@ class Demands:
             grown = (1 + kin.reach // steps) * weight - kin.parts[slot]
             if grown <= 0 or kin.least_ns - kin.used_ns >= grown:
                 continue
-            if any([each.slot != slot and each.spare_ns < grown for each in kin.members]):
+            if any(each.slot != slot and each.spare_ns < grown for each in kin.members):
                 return False
         return True
 
