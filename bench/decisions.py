@@ -3,7 +3,7 @@
 
 All slots run and ``--bookings`` starts are promised. Microseconds of CPU of one thread, medians. About ten seconds.
 
-    python bench/decisions.py                      64 slots, 40 bookings
+    python bench/decisions.py                      64 slots, 32 bookings
     python bench/decisions.py --slots 16 --json-out result.json
 """
 
@@ -30,7 +30,7 @@ from zerolayer.observe.metrics import Metrics
 from zerolayer.serve.command import running
 
 MS = 1_000_000
-STEP_NS, CHUNK_NS = 20 * MS, 40 * MS
+STEP_NS, CHUNK_NS = 20 * MS, 10 * MS
 CALLS = 2_000
 WORDS = "river stone cloud garden window letter bridge summer paper candle "
 
@@ -45,7 +45,7 @@ class Full:
             cost.observe(decode_rows=slots, elapsed_ns=STEP_NS)
             cost.observe(decode_rows=slots, prefill_tokens=128, elapsed_ns=STEP_NS + CHUNK_NS)
         chunk_ns = cost.prices().chunk(128)
-        self.work = Work(1, chunk_ns, chunk_ns, 64)
+        self.work = Work(1, chunk_ns, chunk_ns, 256)
         self.terms = Terms(self.now, 60_000 * MS, 1_000 * MS, 120_000 * MS)
         self.calendar = Calendar(slots, lambda: self.now, cost.prices, horizon_ns=120_000 * MS)
         for _ in range(slots):
@@ -149,7 +149,7 @@ def request(number: int, attempt: int, tokens: int) -> bytes:
 async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
     """A refusal that books, and one of a client that is booked and comes too early; the server is a real one."""
     loop = asyncio.get_running_loop()
-    flags = {"engine": "mock:step_us=20000", "slots": str(slots), "port": "0", "admin": "127.0.0.1:0"}
+    flags = {"engine": "mock:step_us=5000", "slots": str(slots), "port": "0", "admin": "127.0.0.1:0"}
     given = contracts.load(None, {}, flags).contract
     with loaded(**flags) as model:
         async with running(given, model) as server:
@@ -160,12 +160,13 @@ async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
             connection.connection_made(transport)
             for number in range(slots):
                 busy = Connection(site, server.tables.routers.service, set(), loop)
-                busy.connection_made(Transport())
+                busy.connection_made(holding := Transport())
                 busy.data_received(request(number, 0, 1_500))
+                assert not holding.written, holding.written
             await asyncio.sleep(0.1)
             for number in range(bookings):
-                connection.data_received(request(1_000 + number, 0, 64))
-            again = request(1_000, 1, 64)
+                connection.data_received(request(1_000 + number, 0, 256))
+            again = request(1_000, 1, 256)
             made: list[bytes] = []
 
             def refuse() -> None:
@@ -176,9 +177,9 @@ async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
                     server.admission.void(booking)
 
             kept = {booking.ticket for booking in server.admission.calendar.bookings}
-            assert len(kept) == bookings, len(kept)
+            assert len(kept) == bookings, (len(kept), transport.written[-1])
             numbers = iter(range(10_000, 100_000))
-            books = median_us(refuse, lambda: made.append(request(next(numbers), 0, 64)), unbook)
+            books = median_us(refuse, lambda: made.append(request(next(numbers), 0, 256)), unbook)
             early = median_us(lambda: connection.data_received(again), int, int)
             assert all(written.startswith(b"HTTP/1.1 429") for written in transport.written)
             assert len(transport.written) == bookings + 2 * CALLS, "one write each"
@@ -189,7 +190,7 @@ def main() -> None:
     """Measure and print."""
     parser = options(__doc__)
     parser.add_argument("--slots", type=int, default=64)
-    parser.add_argument("--bookings", type=int, default=40)
+    parser.add_argument("--bookings", type=int, default=32)
     given = parser.parse_args()
     before = machine()
     rows = list(operations(given.slots, given.bookings))

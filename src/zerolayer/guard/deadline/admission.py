@@ -207,10 +207,8 @@ class Admission:
 
     def _busy(self, booking: Booking, now: int) -> SlotsBusy:
         wait_ms = max(1, -(-(booking.start_ns - now) // _NS_PER_MS))
-        message = self._message.replace("{ms}", str(wait_ms))
-        return SlotsBusy(
-            message, retry_after_ms=wait_ms, ticket=booking.ticket if not booking.soft and booking.ticket else None
-        )
+        ticket = booking.ticket if booking.ticket and not booking.soft else None
+        return SlotsBusy(self._message, retry_after_ms=wait_ms, ticket=ticket)
 
     def _never(self, wish: Wish) -> Infeasible | None:
         """The refusal of what could not be in time on an engine that does nothing else, at typical speed."""

@@ -255,10 +255,10 @@ class Calendar:
         room, first_room = terms.end_ns - plain - load, terms.first_token_ns - work.first_ns(prices) - singles
         if min(room, first_room) < 0 or (hold and not demands.bear(booking)):
             return None
-        # To come: of each other slot one before the first token and two before the end, and a few unbooked. Whoever
-        # follows in the slot starts later by that; where prompts take most of the time, one must do.
-        some = others // _UNBOOKED_SHARE
-        expected = 2 * others if 3 * others <= 2 * booking.typical_ns else others
+        # To come: of each other slot one before the first token, before the end as many as it can begin, and a few
+        # unbooked. Whoever follows in the slot starts later by that; where prompts take much of the time, one must do.
+        some, most = others // _UNBOOKED_SHARE, (1 + kin.reach // steps) * others
+        expected = most if 3 * most <= 4 * booking.typical_ns else others
         spare = min(max(0, expected - load) + some, room * 2 // 3)
         first_spare = min(max(0, others - singles) + some, first_room * 2 // 3)
         booking.single_ns = singles
