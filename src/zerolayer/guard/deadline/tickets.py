@@ -44,7 +44,7 @@ def read_asker(headers: Mapping[bytes, bytes], credential: Hashable, named: str)
     retry, last = None, False
     if count is not None and count.isdigit():
         retry, last = count != b"0", int(count[:4]) >= _ATTEMPTS
-    elif b"grpc-timeout" in headers or b"grpc-previous-rpc-attempts" in headers:
+    elif headers.get(b"content-type", b"").startswith(b"application/grpc"):
         attempts = headers.get(b"grpc-previous-rpc-attempts", b"0")
         retry, last = attempts != b"0", attempts.isdigit() and int(attempts[:4]) >= _GRPC_ATTEMPTS
     return Asker(
