@@ -154,7 +154,13 @@ async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
     with loaded(**flags) as model:
         async with running(given, model) as server:
             site = Site(
-                ConnectionLimits(), time.monotonic_ns, time.time, "bench", lambda: b"free=0;next_ms=100", Metrics("m"), GlueMeter()
+                ConnectionLimits(),
+                time.monotonic_ns,
+                time.time,
+                "bench",
+                lambda: b"free=0;next_ms=100",
+                Metrics("m"),
+                GlueMeter(),
             )
             connection, transport = Connection(site, server.tables.routers.service, set(), loop), Transport()
             connection.connection_made(transport)
