@@ -195,7 +195,7 @@ def test_stock_openai_clients_with_default_settings_redeem_without_knowing_of_it
 
 def _metric(service: Service, name: str) -> int:
     page = service.ask(get("/metrics"), service.server.admin_port).body.decode()
-    return int(re.search(rf'zerolayer:{name}[^\n]*}} (\d+)', page)[1])
+    return int(re.search(rf"zerolayer:{name}[^\n]*}} (\d+)", page)[1])
 
 
 def test_what_became_of_bookings_is_counted(serve):

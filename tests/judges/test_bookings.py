@@ -138,9 +138,7 @@ def test_grpcio_with_our_service_config(busy: Busy) -> None:
     request, reply = message("GenerateRequest"), message("GenerateReply")
     options = [("grpc.service_config", SERVICE_CONFIG)]
     with grpc.insecure_channel(urlsplit(busy.url).netloc, options=options) as channel:
-        generate = channel.unary_stream(
-            "/zerolayer.v1.Inference/Generate", request.SerializeToString, reply.FromString
-        )
+        generate = channel.unary_stream("/zerolayer.v1.Inference/Generate", request.SerializeToString, reply.FromString)
 
         def ask(number: int) -> None:
             words = [{"role": 2, "content": f"hello {number}".encode()}]

@@ -28,8 +28,10 @@ class Promises:
         self._refusals = Histogram(_REFUSAL_S)
 
     def booking(self, outcome: Outcome) -> None:
-        """``kept``: served in its window. ``early``: came before it, and was told the same time again. ``late``: came
-        after it. ``no_show``: did not come. ``broken``: came in its window, and was not served.
+        """One more with this outcome.
+
+        ``kept``: its client came in its window and was served, ``broken``: and was not served. ``early``: it came
+        before that and was told the same time again; ``late``: it came after that; ``no_show``: it did not come.
         """
         self._bookings[outcome] += 1
 

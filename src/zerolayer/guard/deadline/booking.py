@@ -1,4 +1,13 @@
-"""What the calendar holds: a request's work, its terms, and a promised start. Pure."""
+"""What the calendar holds: a request's work, its terms, and a promised start. Pure.
+
+Plans use what is typical, promises use bounds. A booking starts when its slot is typically free, and its client is held
+until the slot is: for moments as a rule, and never beyond ``hold_ns``, which covers the distance to the bound and which
+the client's own limits allow. It may also come late, by up to ``grace_ns``. Both are bounds of its start, so the bound
+of its end is ``max(start + grace, free) + need``, where its slot is free at ``free`` at the latest; and what is booked
+behind it must be able to wait for that.
+
+``need`` holds what others may add meanwhile (``demands.py``). Whoever was not booked takes from what is left of it.
+"""
 
 from __future__ import annotations
 

@@ -9,14 +9,6 @@ make steps longer, by the chunks they bring. The bound of a request's end is the
 chunks that are admitted or booked before that end, plus one reserve (``model/cost.py``). Its distance to what must not
 be passed - its own deadline, or the start that is booked behind it in the same slot - is its *slack*, and whoever
 brings chunks is admitted or booked only where every slack allows them.
-
-Plans use what is typical, promises use bounds. A booking starts when its slot is typically free, and its client is held
-until the slot is: for moments as a rule, and never beyond ``hold_ns``, which covers the distance to the bound and which
-the client's own limits allow. It may also come late, by up to ``grace_ns``. Both are bounds of its start, so the bound
-of its end is ``max(start + grace, free) + need``, where its slot is free at ``free`` at the latest; and what is booked
-behind it must be able to wait for that.
-
-``need`` holds what others may add meanwhile (``demands.py``). Whoever was not booked takes from what is left of it.
 """
 
 from __future__ import annotations
@@ -34,8 +26,7 @@ from zerolayer.model.cost import Prices
 
 _ROUNDS = 24  # of looking for a start that suits everybody
 _SOON_NS = 1_000_000
-_LEAD_SHARE = 6  # starts lie that part of a service early: to be held for a moment costs less than a slot at rest
-_UNBOOKED_SHARE = 8
+_LEAD_SHARE = 12  # starts lie that part of a service early: to be held for a moment costs less than a slot at rest
 _START = attrgetter("start_ns")
 
 
@@ -57,8 +48,7 @@ class Calendar:
         self.grace_ns = grace_ns
         self.horizon_ns = horizon_ns
         self.booked_ns = 0  # slot time that bookings take
-        self._clock_ns = clock_ns
-        self._prices = prices
+        self._clock_ns, self._prices = clock_ns, prices
         self._free = list(range(slots - 1, -1, -1))  # a stack: the slot that was used last is the warmest in the caches
         self._occupants = Occupants(slots)
         self._behind = [NEVER] * slots  # when a slot must be free for what is booked in it
@@ -94,19 +84,14 @@ class Calendar:
         """Starts that are promised and not redeemed."""
         return len(self._booked)
 
-    @property
-    def bookings(self) -> tuple[Booking, ...]:
-        """Those, by start."""
-        return tuple(self._booked)
-
     def next_free_ms(self) -> int:
         """Milliseconds until the first slot is free: 0 when one is, else at least 1, rounded up."""
         if self._free:
             return 0
         now = self._clock_ns()
         self._refresh(now)
-        first = self._bounds.alone.index(min(self._bounds.alone))
-        return max(1, -(-(self._bounds.end(first) - now) // 1_000_000))
+        bounds = self._bounds
+        return max(1, -(-(bounds.end(bounds.alone.index(min(bounds.alone))) - now) // 1_000_000))
 
     def last_soft(self) -> Booking | None:
         """The booking that is the first to give way to another one."""
@@ -115,7 +100,7 @@ class Calendar:
     def is_feasible(self) -> bool:
         """Whether every promise can be kept as things stand: the invariant."""
         self._refresh(self._clock_ns())
-        return self._bounds.are_kept() and all(booking.spare_ns >= 0 for booking in self._booked)
+        return self._bounds.are_kept() and min([0, *[booking.spare_ns for booking in self._booked]]) >= 0
 
     def due_ns(self, slot: int) -> int:
         """The deadline of what runs there."""
@@ -146,9 +131,7 @@ class Calendar:
         slot = self.fit(work, terms)
         if slot >= 0:
             now, prices = self._clock_ns(), self._prices()
-            if self._booked:
-                end = self._bounds.end_of(work, terms, self._base(now), prices)
-                self._charge(end, work.weight_ns(prices))
+            self._charge(self._bounds.end_of(work, terms, self._base(now), prices), work.weight_ns(prices))
             self._take(slot, work, terms, now, prices)
         return slot
 
@@ -161,14 +144,13 @@ class Calendar:
         end = self._bounds.end_of(work, terms, self._base(now), prices)
         if end < 0 or not self._undisturbing(work, end, terms, prices):
             return []
-        weight, first = work.weight_ns(prices), 0 if terms.urgent else self.reserved
-        heavy = [booking for booking in self._before(end) if booking.spare_ns < weight]
+        first = 0 if terms.urgent else self.reserved
+        heavy = [booking for booking in self._before(end) if booking.spare_ns < work.weight_ns(prices)]
         before = [[b for b in self._chains[slot] if b.start_ns < end] for slot in self._free if slot >= first]
         soft = [chain for chain in before if all(booking.yields for booking in chain)]
         if not soft or not all(booking.yields for booking in heavy):
             return []
-        # The one that is the most overdue is the least likely to be redeemed.
-        chain = min(soft, key=lambda chain: chain[0].start_ns if chain else 0)
+        chain = min(soft, key=lambda chain: chain[0].start_ns if chain else 0)  # the least likely to be redeemed
         return chain + [booking for booking in heavy if booking not in chain]
 
     def redeem(self, booking: Booking) -> int:
@@ -177,8 +159,9 @@ class Calendar:
         shaped = self.confirmed and self._occupants.steps < self._not_before[own]
         if shaped or not is_next(booking, self._chains[own], now):
             return -1
-        ends = now + booking.typical_ns, now + booking.need_ns
-        slot = own if own in self._free else self._suitable(*ends, booking.terms)
+        slot = own
+        if own not in self._free:
+            slot = self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms)
         if slot >= 0:
             self._not_before[own] = self._occupants.steps + booking.steps
             self._remove(booking, begins=True)
@@ -244,26 +227,16 @@ class Calendar:
         """
         now, prices = self._clock_ns(), self._prices()
         self._refresh(now)
-        weight, plain, steps = work.weight_ns(prices), work.need_ns(prices), work.steps
-        booking = Booking(0, -1, work, terms, steps, work.typical_ns(prices, self.slots - 1), plain, weight, soft=soft)
+        weight, plain = work.weight_ns(prices), work.need_ns(prices)
+        booking = Booking(0, -1, work, terms, work.steps, work.typical_ns(prices, self.slots - 1), plain, weight, soft=soft)
         bound = self._earliest(booking, now, prices)
         if bound == NEVER:
             return None
-        demands, slot, others = self._demands, booking.slot, (self.slots - 1) * weight
-        kin, firsts = demands.kin_of(steps), demands.firsts
-        load, singles = demands.load_ns(kin, slot), demands.load_ns(firsts, slot)
-        room, first_room = terms.end_ns - plain - load, terms.first_token_ns - work.first_ns(prices) - singles
-        if min(room, first_room) < 0 or (hold and not demands.bear(booking)):
+        demands = self._demands
+        spares = demands.set_aside(booking, terms.end_ns - plain, terms.first_token_ns - work.first_ns(prices))
+        if spares is None or (hold and not demands.bear(booking)):
             return None
-        # To come: of each other slot one before the first token, before the end as many as it can begin, and a few
-        # unbooked. Whoever follows in the slot starts later by that; where prompts take much of the time, one must do.
-        some, most = others // _UNBOOKED_SHARE, (1 + kin.reach // steps) * others
-        expected = most if 3 * most <= 4 * booking.typical_ns else others
-        spare = min(max(0, expected - load) + some, room * 2 // 3)
-        first_spare = min(max(0, others - singles) + some, first_room * 2 // 3)
-        booking.single_ns = singles
-        booking.need_ns += spare + load
-        longest = min(room - spare, first_room - first_spare)
+        longest, first_spare = booking.hold_ns, spares[-1][1]
         if not hold:
             longest = 0
             bound = max([bound, *[other.last_ns(self.grace_ns) for other in self._booked]])
@@ -279,7 +252,7 @@ class Calendar:
                 booking.hold_ns = max(0, min(longest, bound - moved))
                 if hold:
                     self._add(booking)
-                    demands.add(booking, (kin, spare), (firsts, first_spare))
+                    demands.add(booking, spares)
                 return booking
             booking.start_ns = moved
         return None

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 
 from zerolayer.guard.deadline.booking import NEVER, Booking, Kin, Margin
 
+_UNBOOKED_SHARE = 8
 _DIGITS = 4  # binary ones of a reach: rounding up costs at most an eighth
+
+Spares = tuple[tuple[Kin, int], tuple[Kin, int]]  # until the end, and until the first token
 
 
 class Demands:
@@ -47,7 +50,29 @@ class Demands:
                 return False
         return True
 
-    def add(self, booking: Booking, *spares: tuple[Kin, int]) -> None:
+    def set_aside(self, booking: Booking, room_ns: int, first_room_ns: int) -> Spares | None:
+        """How much others may add, and how long the client may be held, of what its limits leave; sets both.
+
+        None where it cannot bear what is booked already.
+        """
+        slot, steps, others = booking.slot, booking.steps, (self._slots - 1) * booking.weight_ns
+        kin, firsts = self.kin_of(steps), self.firsts
+        load, singles = self.load_ns(kin, slot), self.load_ns(firsts, slot)
+        room, first_room = room_ns - load, first_room_ns - singles
+        if min(room, first_room) < 0:
+            return None
+        # To come: of each other slot one before the first token, before the end as many as it can begin, and a few
+        # unbooked. Whoever follows in the slot starts later by that; where prompts take much of the time, one must do.
+        some, most = others // _UNBOOKED_SHARE, (1 + kin.reach // steps) * others
+        expected = most if 3 * most <= 4 * booking.typical_ns else others
+        spare = min(max(0, expected - load) + some, room * 2 // 3)
+        first_spare = min(max(0, others - singles) + some, first_room * 2 // 3)
+        booking.single_ns = singles
+        booking.need_ns += spare + load
+        booking.hold_ns = min(room - spare, first_room - first_spare)
+        return (kin, spare), (firsts, first_spare)
+
+    def add(self, booking: Booking, spares: Spares) -> None:
         """Book it; ``spares`` are what others may add to it beyond what is booked."""
         slot = booking.slot
         for kin, _ in spares:
