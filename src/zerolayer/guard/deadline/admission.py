@@ -159,6 +159,8 @@ class Admission:
     def _claim(self, wish: Wish, terms: Terms) -> int:
         """A slot at once, or -1. Nothing is held against somebody who is here for somebody who may not come."""
         calendar, work = self.calendar, wish.most
+        if not calendar.free:
+            return -1
         if wish.tier is Tier.FLEX and calendar.free <= calendar.slots // _FLEX_LEAVES:
             return -1
         slot = calendar.claim(work, terms)
