@@ -6,7 +6,7 @@ released; until then the step thread may still hold it, even though its client h
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from zerolayer.errors import DeadlineMissed, EngineFailed, ZerolayerError
 from zerolayer.front.defect import log_defect
@@ -16,6 +16,10 @@ from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import StageClock
+
+_BROKEN: Final = (
+    "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
+)
 
 
 class Steps(Protocol):
@@ -103,13 +107,8 @@ class Dispatcher:
             self._slots.release(slot)  # before the replies, which tell the load
         for token in report.tokens:
             request = running[token.slot]
-            if request is not None and self._push(request, token, report):
-                slack = (dues.get(token.slot) or due(token.slot)) - ended
-                self._metrics.promises.ended(slack)
-                self._running[token.slot] = None
-                if token.finish is None:  # a stop string: the engine does not know that the text is complete
-                    self._slots.ending(token.slot)
-                    self._steps.cancel(token.slot)
+            if request is not None:
+                self._push(request, token, report, dues.get(token.slot) or due(token.slot))
         for slot in report.released:
             request = running[slot]
             if request is not None:  # released, yet neither finished nor cancelled: its step failed
@@ -142,10 +141,19 @@ class Dispatcher:
                 request.fail(error)
             self._slots.release(slot)
 
-    def _push(self, request: Running, token: SampledToken, report: StepReport) -> bool:
+    def _push(self, request: Running, token: SampledToken, report: StepReport, due_ns: int) -> None:
+        if token.broken:
+            self._running[token.slot] = None
+            request.fail(EngineFailed(_BROKEN))
+            return
         try:
-            return request.push(token, report)
+            if not request.push(token, report):
+                return
+            self._metrics.promises.ended(due_ns - report.ended_ns)
         except Exception as error:  # noqa: BLE001 - one reply's defect must not take the step's other slots with it
             log_defect("a reply was cut", error)
             request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
-            return True
+        self._running[token.slot] = None
+        if token.finish is None:  # a stop string: the engine does not know that the text is complete
+            self._slots.ending(token.slot)
+            self._steps.cancel(token.slot)

@@ -38,7 +38,7 @@ class Routes:
             return refusal
         actions = self._find(head.path)
         if actions is None:
-            return NotFound("there is nothing at this path; /v1/chat/completions, /v1/completions and /v1/models exist")
+            return NotFound("there is nothing at this path; GET /openapi.json lists what there is")
         action = actions.get("GET" if head.method == "HEAD" else head.method)
         if action is None and head.method == "OPTIONS" and head.get(b"origin") in self._gate.origins:
             action = _preflight

@@ -14,7 +14,7 @@ brings chunks is admitted or booked only where every slack allows them.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
@@ -80,18 +80,19 @@ class Calendar:
         return any(self._occupants.done)
 
     @property
-    def booked(self) -> int:
-        """Starts that are promised and not redeemed."""
-        return len(self._booked)
+    def bookings(self) -> Sequence[Booking]:
+        """Starts that are promised and not redeemed, in their order."""
+        return self._booked
 
-    def next_free_ms(self) -> int:
-        """Milliseconds until the first slot is free: 0 when one is, else at least 1, rounded up."""
-        if self._free:
+    def next_free_ms(self, slots: int = 1) -> int:
+        """Milliseconds until so many slots are free: 0 when they are, else at least 1, rounded up."""
+        if len(self._free) >= slots:
             return 0
         now = self._clock_ns()
         self._refresh(now)
         bounds = self._bounds
-        return max(1, -(-(bounds.end(bounds.alone.index(min(bounds.alone))) - now) // 1_000_000))
+        end = bounds.end(bounds.alone.index(min(bounds.alone))) if slots == 1 else sorted(bounds.ends())[slots - 1]
+        return max(1, -(-(end - now) // 1_000_000))
 
     def last_soft(self) -> Booking | None:
         """The booking that is the first to give way to another one."""
