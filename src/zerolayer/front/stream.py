@@ -25,11 +25,11 @@ _NS = 1e-9
 class Form(Protocol):
     """How a reply reaches the client."""
 
-    def grow(self, text: str) -> None:
-        """The step's text, perhaps empty."""
+    def grow(self, token_id: int, text: str) -> None:
+        """The step's token, and the text that it completes, perhaps none."""
 
-    def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
-        """The last text, and the end."""
+    def finish(self, token_id: int, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
+        """The last token and text, and the end."""
 
     def fail(self, error: ZerolayerError) -> None:
         """The end that nobody takes for a complete one."""
@@ -56,7 +56,7 @@ class Reply:
         self.cached_tokens = 0
         self._prompt_tokens = prompt_tokens
         self._applied = applied
-        self._last_token_ns = 0
+        self._begun = False  # its first token came
 
     @property
     def used_tokens(self) -> int:
@@ -65,18 +65,21 @@ class Reply:
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
-        self._observe(report.ended_ns)
+        if not self._begun:
+            self._begun = True
+            self.stages.first_token()
+            self._metrics.first_token.observe((report.ended_ns - self.stages.started_ns) * _NS)
         transcript = self._transcript
         text = transcript.push(token)
         reason = transcript.reason
         if reason is None:
-            self._form.grow(text)
+            self._form.grow(token.token_id, text)
             return False
         self._exchange.mark(Stage.FRAME)
         spent = self.stages.spent_us()
         account = msgspec.structs.replace(self._applied, stages_us=spent, program=report.program)
         usage = Usage(self._prompt_tokens, transcript.completion_tokens, self.cached_tokens)
-        self._form.finish(text, reason, account, usage)
+        self._form.finish(token.token_id, text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)
         return True
 
@@ -88,14 +91,6 @@ class Reply:
     def abandon(self) -> None:
         """The client went away; only the account is left."""
         self._metrics.finished("abort", self.stages)
-
-    def _observe(self, ended_ns: int) -> None:
-        if self._last_token_ns:
-            self._metrics.between_tokens.observe((ended_ns - self._last_token_ns) * _NS)
-        else:
-            self.stages.first_token()
-            self._metrics.first_token.observe((ended_ns - self.stages.started_ns) * _NS)
-        self._last_token_ns = ended_ns
 
 
 class EventForm:
@@ -110,7 +105,7 @@ class EventForm:
         self._token_bytes = token_bytes
         self._echo = echo
 
-    def grow(self, text: str) -> None:
+    def grow(self, _token_id: int, text: str) -> None:
         """One event when there is text; the opening event with the first token, text or not."""
         opening = self._opening()
         if text:
@@ -118,7 +113,7 @@ class EventForm:
         if opening:
             self._exchange.stream(opening)
 
-    def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
+    def finish(self, _token_id: int, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
         """Last text, finish reason with the account, usage when asked for, and the end mark."""
         writer = self._writer
         events = self._opening() + writer.delta(text, self._transcript.take_logprobs(), self._token_bytes)
@@ -160,11 +155,11 @@ class BodyForm:
         self._token_bytes = token_bytes  # None: no log probabilities were asked for
         self._text = [echo]
 
-    def grow(self, text: str) -> None:
+    def grow(self, _token_id: int, text: str) -> None:
         """Keep the text; log probabilities stay with the transcript."""
         self._text.append(text)
 
-    def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
+    def finish(self, _token_id: int, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
         """The whole reply in one write, with the stages in ``server-timing``."""
         self._text.append(text)
         body = complete_body(

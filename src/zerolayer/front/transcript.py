@@ -26,6 +26,8 @@ class Transcript:
         """Take one token; returns the text that may be shown now (perhaps none yet) and sets ``reason``."""
         self.completion_tokens += 1
         finish = token.finish
+        if finish is None and token.logprob is None and self._matcher is None:
+            return self._decoder.push(token.token_id)  # nearly every token
         if finish is FinishReason.STOP:  # an end-of-sequence token: counted, never shown
             text = self._decoder.flush()
         else:
