@@ -73,7 +73,7 @@ class Generator:
             exchange.mark(Stage.PARSE)
             arrival = self._guard.arrive(
                 request,
-                dict(reversed(exchange.head.headers)),  # of a header that is repeated the first one counts
+                exchange.head.values,
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=self._wall_ms(),
