@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from enum import IntEnum, auto
+from functools import cached_property
 from typing import Protocol, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
@@ -112,9 +113,9 @@ class Connection(asyncio.Protocol):
 
     # What the exchange calls.
 
-    @property
+    @cached_property
     def caller(self) -> Caller:
-        """Who is at the other end."""
+        """Who is at the other end, for as long as the connection lasts."""
         return caller_of(self._transport)
 
     def reply(self, status: int, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool) -> None:

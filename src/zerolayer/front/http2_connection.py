@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar, Final, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
@@ -148,9 +149,9 @@ class Http2Connection(asyncio.Protocol):
 
     # What the streams call.
 
-    @property
+    @cached_property
     def caller(self) -> Caller:
-        """Who is at the other end."""
+        """Who is at the other end, for as long as the connection lasts."""
         return caller_of(self._transport)
 
     def reply(self, stream: Http2Stream, status: int, headers: Headers, body: bytes) -> None:
