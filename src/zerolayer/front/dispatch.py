@@ -6,7 +6,7 @@ released; until then the step thread may still hold it, even though its client h
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from zerolayer.errors import DeadlineMissed, EngineFailed, ZerolayerError
 from zerolayer.front.defect import log_defect
@@ -16,6 +16,10 @@ from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import StageClock
+
+_BROKEN: Final = (
+    "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
+)
 
 
 class Steps(Protocol):
@@ -105,7 +109,10 @@ class Dispatcher:
             self._slots.release(slot)  # before the replies, which tell the load
         for token in report.tokens:
             request = running[token.slot]
-            if request is not None:
+            if request is not None and token.broken:
+                running[token.slot] = None
+                request.fail(EngineFailed(_BROKEN))
+            elif request is not None:
                 try:
                     complete = request.push(token, report)
                 except Exception as error:  # noqa: BLE001 - a reply's defect must not take the step's other slots along

@@ -19,11 +19,11 @@ from zerolayer.errors import (
 )
 from zerolayer.front.caller import Caller
 from zerolayer.front.defect import log_defect
+from zerolayer.front.dialect import dialect_of
 from zerolayer.front.site import Header, Site
 from zerolayer.observe.stages import Stage, StageClock
 from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_reply import retry_headers
-from zerolayer.wire.openai_reply import error_body
 
 JSON: Final[Header] = (b"content-type", b"application/json")
 _EVENT_STREAM: Final[tuple[Header, ...]] = (
@@ -77,9 +77,9 @@ class Carrier(Protocol):
 class Exchange:
     """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end.
 
-    A route may set, before the body is read: ``media``, the headers of a streamed reply; ``explain``, the form of an
-    error; ``intake``, who takes the body piece by piece, with True at its end (HTTP/2 only); ``expired``, who is called
-    when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
+    ``dialect`` follows from the head. A route may set, before the body is read: ``media``, the headers of a streamed
+    reply; ``explain``, the form of an error, whatever the dialect; ``intake``, who takes the body piece by piece, with
+    True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
     """
 
     # Defaults stand in the class: most exchanges leave most of them as they are.
@@ -101,6 +101,7 @@ class Exchange:
         self._connection = connection
         self._site = site
         self.head = head or _UNREADABLE
+        self.dialect = dialect_of(self.head)
         self.request_id = site.ids.of(self.head)
         self.stages = StageClock(first_byte_ns)
         site.glue.enter(first_byte_ns)
@@ -120,7 +121,7 @@ class Exchange:
         if self._left:
             return
         keep_alive = keep_alive and self._keep_alive
-        common = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.more_headers)
+        common = (*self._common_headers(), *self.more_headers)
         self._finish()
         head_only = self.head.method == "HEAD"
         self._connection.reply(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
@@ -191,12 +192,18 @@ class Exchange:
     def _keep_alive(self) -> bool:
         return self.head.keep_alive and not self._connection.draining
 
+    def _common_headers(self) -> list[Header]:
+        headers = self._site.headers(self.request_id, self.head.get(b"origin"))
+        if self.dialect.id_header:
+            headers.append((self.dialect.id_header, self.request_id.encode("ascii")))
+        return headers
+
     def _open(self, events: bytes) -> None:
         self.streaming = True
         self._connection.open_stream(self._stream_headers(), events, keep_alive=self._keep_alive)
 
     def _stream_headers(self) -> Headers:
-        return (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.media, *self.more_headers)
+        return (*self._common_headers(), *self.media, *self.more_headers)
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()
@@ -208,7 +215,8 @@ class Exchange:
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
             extra = _FINAL
-        return error.status, (JSON, *extra), error_body(error)
+        status, body = self.dialect.error(error, self.request_id)
+        return status, (JSON, *extra), body
 
     def _finish(self) -> None:
         """The last write is next."""

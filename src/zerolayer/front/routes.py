@@ -93,7 +93,7 @@ class Routes:
             return refusal
         place = self._exact.get(head.path) or self._find_below(head.path)
         if place is None:
-            return NotFound("there is nothing at this path; /v1/chat/completions, /v1/completions and /v1/models exist")
+            return NotFound("there is nothing at this path; GET /openapi.json lists what there is")
         exchange.allow = place.allow
         action = place.actions.get(head.method)
         if action is None and head.method == "OPTIONS" and head.get(b"origin") in self._gate.origins:

@@ -12,6 +12,7 @@ from zerolayer.front.gate import PROTOBUF_MEDIA
 from zerolayer.front.site import Header
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
+from zerolayer.guard.guard import Prompt
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.http1_reply import retry_headers
@@ -92,7 +93,7 @@ class SchemaAnswers:
 
         self._wrapped = wrapped
 
-    def __call__(self, exchange: Exchange, request: Request) -> tuple[Transcript, Form]:
+    def __call__(self, exchange: Exchange, request: Request, _prompt: Prompt) -> tuple[Transcript, Form]:
         """Of one request that is about to run."""
         transcript = Transcript(Decoder(self._vocabulary), request.stop)
         if not (request.stream or self._framing.always_streams):
@@ -120,18 +121,20 @@ class StreamForm:
         self._framing = framing
         self._wrapped = wrapped
 
-    def grow(self, token_id: int, text: str) -> None:
+    def grow(self, text: str) -> None:
         """A message of the step's token, whose text may come later."""
         if self._wrapped is not None:
-            self._exchange.stream(self._wrapped(token_id, text))
+            self._exchange.stream(self._wrapped(self._transcript.token_id, text))
             return
         # A token's log probabilities wait for the text that it completes; so they do where it completes none.
         logprobs = self._transcript.take_logprobs() if text else ()
-        self._exchange.stream(self._framing.wrap(piece((token_id,), text.encode(), logprobs)))
+        self._exchange.stream(self._framing.wrap(piece((self._transcript.token_id,), text.encode(), logprobs)))
 
-    def finish(self, token_id: int, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
+    def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
         """The last message."""
-        message = piece((token_id,), text.encode(), self._transcript.take_logprobs()) + last(reason, usage, account)
+        transcript = self._transcript
+        message = piece((transcript.token_id,), text.encode(), transcript.take_logprobs())
+        message += last(reason, usage, account)
         self._framing.end(self._exchange, message)
 
     def fail(self, error: ZerolayerError) -> None:
@@ -152,14 +155,14 @@ class WholeForm:
         self._ids: list[int] = []
         self._text: list[str] = []
 
-    def grow(self, token_id: int, text: str) -> None:
+    def grow(self, text: str) -> None:
         """Keep both."""
-        self._ids.append(token_id)
+        self._ids.append(self._transcript.token_id)
         self._text.append(text)
 
-    def finish(self, token_id: int, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
+    def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
         """The only message."""
-        self.grow(token_id, text)
+        self.grow(text)
         shown = "".join(self._text).encode()
         message = piece(self._ids, shown, self._transcript.take_logprobs()) + last(reason, usage, account)
         self._framing.reply(self._exchange, message)

@@ -19,8 +19,8 @@ from zerolayer.wire.http1 import Head
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _ALLOW_ORIGIN = b"access-control-allow-origin"
 _EXPOSED = (
-    b"x-request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, x-zl-ticket, "
-    b"server-timing, retry-after, retry-after-ms, x-should-retry"
+    b"x-request-id, request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, "
+    b"x-zl-ticket, server-timing, retry-after, retry-after-ms, x-should-retry"
 )
 
 Header = tuple[bytes, bytes]

@@ -1,4 +1,4 @@
-"""A request that runs: one token per step in, at most one write per step out; streamed events or one body."""
+"""A request that runs: one token per step in, at most one write per step out; its form says what is written."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from typing import Protocol
 import msgspec
 
 from zerolayer.errors import ZerolayerError
-from zerolayer.front.exchange import JSON, Exchange
+from zerolayer.front.exchange import Exchange
 from zerolayer.front.transcript import Transcript
 from zerolayer.model.engine import SampledToken
 from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import Stage
-from zerolayer.wire.http1_reply import server_timing
-from zerolayer.wire.openai_logprobs import TokenBytes
-from zerolayer.wire.openai_reply import complete_body
-from zerolayer.wire.openai_stream import StreamWriter
-from zerolayer.wire.schema import Account, FinishReason, Route, Usage
+from zerolayer.wire.schema import Account, FinishReason, Usage
 
 _NS = 1e-9
 
@@ -25,11 +21,11 @@ _NS = 1e-9
 class Form(Protocol):
     """How a reply reaches the client."""
 
-    def grow(self, token_id: int, text: str) -> None:
-        """The step's token, and the text that it completes, perhaps none."""
+    def grow(self, text: str) -> None:
+        """The step's text, perhaps empty."""
 
-    def finish(self, token_id: int, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
-        """The last token and text, and the end."""
+    def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
+        """The last text, and the end."""
 
     def fail(self, error: ZerolayerError) -> None:
         """The end that nobody takes for a complete one."""
@@ -73,13 +69,13 @@ class Reply:
         text = transcript.push(token)
         reason = transcript.reason
         if reason is None:
-            self._form.grow(token.token_id, text)
+            self._form.grow(text)
             return False
         self._exchange.mark(Stage.FRAME)
         spent = self.stages.spent_us()
         account = msgspec.structs.replace(self._applied, stages_us=spent, program=report.program)
         usage = Usage(self._prompt_tokens, transcript.completion_tokens, self.cached_tokens)
-        self._form.finish(token.token_id, text, reason, account, usage)
+        self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)
         return True
 
@@ -91,91 +87,3 @@ class Reply:
     def abandon(self) -> None:
         """The client went away; only the account is left."""
         self._metrics.finished("abort", self.stages)
-
-
-class EventForm:
-    """Server-sent events. The first token's write carries the HTTP head: what fails before has its own status."""
-
-    def __init__(
-        self, exchange: Exchange, transcript: Transcript, writer: StreamWriter, token_bytes: TokenBytes, echo: str
-    ) -> None:
-        self._exchange = exchange
-        self._transcript = transcript
-        self._writer = writer
-        self._token_bytes = token_bytes
-        self._echo = echo
-
-    def grow(self, _token_id: int, text: str) -> None:
-        """One event when there is text; the opening event with the first token, text or not."""
-        opening = self._opening()
-        if text:
-            opening += self._writer.delta(text, self._transcript.take_logprobs(), self._token_bytes)
-        if opening:
-            self._exchange.stream(opening)
-
-    def finish(self, _token_id: int, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
-        """Last text, finish reason with the account, usage when asked for, and the end mark."""
-        writer = self._writer
-        events = self._opening() + writer.delta(text, self._transcript.take_logprobs(), self._token_bytes)
-        events += writer.finish(reason, account) + writer.usage(usage) + writer.done()
-        self._exchange.end_stream(events)
-
-    def fail(self, error: ZerolayerError) -> None:
-        """Before the head an error reply; after it an error event and a broken end."""
-        if self._exchange.streaming:
-            self._exchange.break_stream(self._writer.error(error))
-        else:
-            self._exchange.error(error)
-
-    def _opening(self) -> bytes:
-        if self._exchange.streaming:
-            return b""
-        return self._writer.open() + self._writer.delta(self._echo)
-
-
-class BodyForm:
-    """One JSON body, rendered when the last token is there. ``created`` is in Unix seconds."""
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        transcript: Transcript,
-        route: Route,
-        created: int,
-        model: str,
-        *,
-        token_bytes: TokenBytes | None,
-        echo: str,
-    ) -> None:
-        self._exchange = exchange
-        self._transcript = transcript
-        self._route = route
-        self._created = created
-        self._model = model
-        self._token_bytes = token_bytes  # None: no log probabilities were asked for
-        self._text = [echo]
-
-    def grow(self, _token_id: int, text: str) -> None:
-        """Keep the text; log probabilities stay with the transcript."""
-        self._text.append(text)
-
-    def finish(self, _token_id: int, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
-        """The whole reply in one write, with the stages in ``server-timing``."""
-        self._text.append(text)
-        body = complete_body(
-            self._route,
-            self._exchange.request_id,
-            self._created,
-            self._model,
-            text="".join(self._text),
-            reason=reason,
-            usage=usage,
-            account=account,
-            logprobs=None if self._token_bytes is None else self._transcript.take_logprobs(),
-            token_bytes=self._token_bytes,
-        )
-        self._exchange.reply(200, (JSON, (b"server-timing", server_timing(account.stages_us))), body)
-
-    def fail(self, error: ZerolayerError) -> None:
-        """An error reply with its own status."""
-        self._exchange.error(error)

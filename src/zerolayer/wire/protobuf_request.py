@@ -108,6 +108,7 @@ class RequestDecoder:
             False,
             plan.deadline_ms,
             plan.max_age_ms,
+            output=plan.output,
         )
 
     def _any(self, body: bytes) -> Request:
@@ -149,6 +150,7 @@ class RequestDecoder:
             ignore_eos=plan.ignore_eos,
             deadline_ms=plan.deadline_ms,
             max_age_ms=plan.max_age_ms,
+            output=plan.output,
             event_time_ms=_unix_ms(head, _EVENT_TIME, "event_time_ms"),
             ingest_time_ms=_unix_ms(head, _INGEST_TIME, "ingest_time_ms"),
             ticket=_visible(head, _TICKET, "ticket", TICKET_CHARACTERS),
