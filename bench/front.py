@@ -37,7 +37,7 @@ _STREAMS = 128
 _STEP_US = 5000
 _BODY_BYTES = 1024
 _VALUES = 20_000
-_CALL = [
+CALL = [
     (":method", "POST"),
     (":scheme", "http"),
     (":path", "/bench.Door/Say"),
@@ -47,7 +47,7 @@ _CALL = [
     ("user-agent", "grpc-python/1.85.3 grpc-c/54.0.0 (linux; chttp2)"),
     ("grpc-accept-encoding", "identity, deflate, gzip"),
 ]
-_POST = [
+POST = [
     (":method", "POST"),
     (":scheme", "http"),
     (":path", "/echo"),
@@ -91,18 +91,18 @@ class Bench:
         """1 KB in, 200 B out, 16 in flight."""
         count = self._options.requests
         if server.name != "grpcio":
-            constant, changing = _http1_requests(1), _http1_requests(_VALUES)
+            constant, changing = http1_requests(1), http1_requests(_VALUES)
             self._requests(server, "HTTP/1.1, 16 connections", lambda: Http1Load(server.port, 16, constant), count)
             self._requests(server, "HTTP/1.1, changing id", lambda: Http1Load(server.port, 16, changing), count)
         body = b"x" * _BODY_BYTES
         if server.name == "zerolayer":
-            post, posts = blocks(_POST), blocks(_POST, "x-request-id", _ids())
+            post, posts = blocks(POST), blocks(POST, "x-request-id", _ids())
             self._requests(server, "HTTP/2, 1 connection", lambda: Http2Load(server.port, 1, 16, post, body), count)
             self._requests(server, "HTTP/2, 16 connections", lambda: Http2Load(server.port, 16, 1, post, body), count)
             self._requests(server, "HTTP/2, changing id", lambda: Http2Load(server.port, 1, 16, posts, body), count)
         if server.name in ("zerolayer", "grpcio"):
-            message = _framed(_schema_request(16))
-            call, calls = blocks(_CALL), blocks(_CALL, "grpc-timeout", _timeouts())
+            message = framed(schema_request(16))
+            call, calls = blocks(CALL), blocks(CALL, "grpc-timeout", _timeouts())
             self._requests(server, "gRPC, 1 connection", lambda: Http2Load(server.port, 1, 16, call, message), count)
             self._requests(server, "gRPC, 16 connections", lambda: Http2Load(server.port, 16, 1, call, message), count)
             self._requests(
@@ -111,12 +111,12 @@ class Bench:
 
     def refusals(self, server: Process) -> None:
         """A real request, decoded, and a prepared refusal."""
-        chat = [_post("/v1/chat/completions", _chat_body())]
-        schema = [_post("/v1/generate", _schema_request(16), b"application/x-protobuf")]
+        chat = [post("/v1/chat/completions", chat_body())]
+        schema = [post("/v1/generate", schema_request(16), b"application/x-protobuf")]
         for name, requests in (("JSON", chat), ("schema", schema)):
             self._refused(server, f"refusal, HTTP/1.1, {name}", requests)
-        message, path = _framed(_schema_request(16)), ("/zerolayer.v1.Inference/Generate",)
-        call = blocks([(name, path[0] if name == ":path" else value) for name, value in _CALL])
+        message, path = framed(schema_request(16)), ("/zerolayer.v1.Inference/Generate",)
+        call = blocks([(name, path[0] if name == ":path" else value) for name, value in CALL])
         self._requests(
             server, "refusal, gRPC", lambda: Http2Load(server.port, 1, 16, call, message), self._options.requests
         )
@@ -141,11 +141,11 @@ class Bench:
         """128 streams at one token a step: between the time all run and the time the first ends."""
         tokens = self._options.tokens
         if sse:
-            load: Any = SseLoad(server.port, _STREAMS, _post(path, body))
+            load: Any = SseLoad(server.port, _STREAMS, post(path, body))
             what = f"token, SSE, {_STREAMS} connections"
         else:
-            fields = [(name, call if name == ":path" else value) for name, value in _CALL]
-            load = Http2Load(server.port, 8, _STREAMS // 8, blocks(fields), _framed(body))
+            fields = [(name, call if name == ":path" else value) for name, value in CALL]
+            load = Http2Load(server.port, 8, _STREAMS // 8, blocks(fields), framed(body))
             load.start()
             what = f"token, gRPC, {_STREAMS} streams on 8 connections"
         with contextlib.closing(load):
@@ -158,7 +158,7 @@ class Bench:
     def gaps(self, server: Process, model: str) -> None:
         """One stream alone: each token comes by itself, a step after the one before."""
         tokens = 600
-        load = SseLoad(server.port, 1, _post("/v1/completions", _completion(model, tokens)))
+        load = SseLoad(server.port, 1, post("/v1/completions", _completion(model, tokens)))
         with contextlib.closing(load):
             load.until(tokens - 50)
         reads = load.reads[50:]
@@ -175,12 +175,12 @@ class Bench:
         print(f"  {server.name:10} {what:52} {value if value is not None else float('nan'):9.2f} {unit}", flush=True)
 
 
-def _http1_requests(count: int) -> list[bytes]:
+def http1_requests(count: int) -> list[bytes]:
     ids = [f"x-request-id: {name}\r\n".encode() for name in _ids()[:count]] if count > 1 else [b""]
-    return [_post("/echo", _chat_body(), more=more) for more in ids]
+    return [post("/echo", chat_body(), more=more) for more in ids]
 
 
-def _post(path: str, body: bytes, media: bytes = b"application/json", more: bytes = b"") -> bytes:
+def post(path: str, body: bytes, media: bytes = b"application/json", more: bytes = b"") -> bytes:
     head = b"POST %b HTTP/1.1\r\nhost: 127.0.0.1:8000\r\nuser-agent: bench\r\naccept: */*\r\n" % path.encode()
     return head + b"content-type: %b\r\n%bcontent-length: %d\r\n\r\n%b" % (media, more, len(body), body)
 
@@ -193,7 +193,7 @@ def _timeouts() -> list[str]:
     return [f"{4_999_999 - number}u" for number in range(_VALUES)]
 
 
-def _chat_body() -> bytes:
+def chat_body() -> bytes:
     """1 KB of chat."""
     body = {"model": "smollm2", "max_tokens": 64, "temperature": 0.7, "stream": True, "messages": []}
     text = "x" * (_BODY_BYTES - len(json.dumps(body)) - 36)
@@ -206,7 +206,7 @@ def _completion(model: str, tokens: int) -> bytes:
     return json.dumps(body).encode()
 
 
-def _schema_request(max_tokens: int, ids: int = 240, model: bytes = b"smollm2") -> bytes:
+def schema_request(max_tokens: int, ids: int = 240, model: bytes = b"smollm2") -> bytes:
     """``zerolayer.v1.GenerateRequest``: token_ids, model, max_tokens, ignore_eos."""
     raw = b"".join([number.to_bytes(4, "little") for number in range(1000, 1000 + ids)])
     head = b"\x0a" + _varint(len(raw)) + raw + b"\x4a" + _varint(len(model)) + model
@@ -222,7 +222,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _framed(message: bytes) -> bytes:
+def framed(message: bytes) -> bytes:
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
@@ -280,10 +280,10 @@ def measure_tokens(bench: Bench, peers: Sequence[str], core: int | None, tokens:
         bench.tokens(server, sse=True, path="/v1/completions", body=completion)
         time.sleep(1)
         call = "/zerolayer.v1.Inference/Generate"
-        bench.tokens(server, sse=False, path="", body=_schema_request(tokens, ids=3), call=call)
+        bench.tokens(server, sse=False, path="", body=schema_request(tokens, ids=3), call=call)
     for peer in peers:
         with started(peer, [str(HERE / "front_peers.py"), peer], core) as server:
-            body = _schema_request(tokens, ids=3) if peer == "grpcio" else completion
+            body = schema_request(tokens, ids=3) if peer == "grpcio" else completion
             bench.tokens(server, sse=peer != "grpcio", path="/stream", body=body, call="/bench.Door/Stream")
 
 

@@ -13,6 +13,7 @@ import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import SimpleNamespace
 
 import uvloop
 
@@ -46,6 +47,7 @@ class NoSlot:
     """Where the guard would decide, it has decided."""
 
     closed = None
+    names = SimpleNamespace(served="bench")
 
     def __init__(self) -> None:
         self._arrival = Arrival(of_contract(5000, 250, 60_000), Stamps(), Verdict(), "bench", "bench")
@@ -61,7 +63,15 @@ def router(site: Site, contract: Contract) -> Routes:
     """The table of paths and of calls."""
     limits, decoder, helper, guard = body_limits(contract), request_decoder(contract), ThreadPoolExecutor(1), NoSlot()
     generator = Generator(
-        guard=guard, dispatcher=None, site=site, limits=limits, vocabulary=None, helper=helper, held=None
+        guard=guard,
+        dispatcher=None,
+        site=site,
+        limits=limits,
+        vocabulary=None,
+        transcripts=None,
+        helper=helper,
+        compiler=helper,
+        held=None,
     )
     table = {
         "/echo": {"POST": lambda exchange: exchange.reply(200, _JSON, ANSWER)},
