@@ -57,7 +57,7 @@ class Reply:
         self._prompt_tokens = prompt_tokens
         self._applied = applied
         self._first_token_ns, self._gap_ns = limits_ns
-        self._last_token_ns = 0
+        self._last_token_ns = 0  # until its first token came
 
     @property
     def used_tokens(self) -> int:
@@ -66,7 +66,12 @@ class Reply:
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
-        self._observe(report.ended_ns)
+        ended_ns, last_ns = report.ended_ns, self._last_token_ns
+        self._last_token_ns = ended_ns
+        if not last_ns:
+            self._begin(ended_ns)
+        elif ended_ns - last_ns > self._gap_ns:
+            self._metrics.promises.missed("per_token")
         transcript = self._transcript
         text = transcript.push(token)
         reason = transcript.reason
@@ -90,17 +95,10 @@ class Reply:
         """The client went away; only the account is left."""
         self._metrics.finished("abort", self.stages)
 
-    def _observe(self, ended_ns: int) -> None:
-        metrics = self._metrics
-        if self._last_token_ns:
-            gap = ended_ns - self._last_token_ns
-            metrics.between_tokens.observe(gap * _NS)
-            if gap > self._gap_ns:
-                metrics.promises.missed("per_token")
-        else:
-            self.stages.first_token()
-            taken = ended_ns - self.stages.started_ns
-            metrics.first_token.observe(taken * _NS)
-            if taken > self._first_token_ns:
-                metrics.promises.missed("first_token")
-        self._last_token_ns = ended_ns
+    def _begin(self, ended_ns: int) -> None:
+        """The first token came."""
+        self.stages.first_token()
+        taken = ended_ns - self.stages.started_ns
+        self._metrics.first_token.observe(taken * _NS)
+        if taken > self._first_token_ns:
+            self._metrics.promises.missed("first_token")
