@@ -169,7 +169,8 @@ class Guard:
         Raises ``InvalidRequest`` 400, ``DeadlineExpired`` 422, ``StaleInput`` 409.
         """
         get = headers.get
-        limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=self._limits)
+        contract = self.admission.promised(self._limits)
+        limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=contract)
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
         # The keyed hash of the process; equal lengths on top of it. Two bodies that collide would share a booking.
         key = (request.route, len(body), hash(body))

@@ -30,6 +30,7 @@ _BOOKED_A_SLOT: Final = 3
 _A_SENDER: Final = 0.75  # of all bookings at most, while others hold some too
 _FLEX_SHARE: Final = 0.5  # of all bookings at most, and it leaves an eighth of the slots to others
 _FLEX_LEAVES: Final = 8
+_ROOM: Final = 1.5  # of what is promised over what was seen, where the contract asks for more than the machine has
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -75,6 +76,19 @@ class Admission:
         self._last_border = 0
         self._told_ns = 0  # for whom nothing is held, not before that
         self._most = _BOOKED_A_SLOT * calendar.slots
+
+    def promised(self, contract: Limits) -> Limits:
+        """The contract's limits, as far as this machine can keep them: for requests that set none of their own.
+
+        A step that takes longer than the contract allows between two tokens would be a reason to refuse everybody, for
+        good: what is refused is never measured again.
+        """
+        prices = self._cost.prices()
+        gap_ns = int(prices.stall_ns * _ROOM)
+        first_ns = int((prices.stall_ns + prices.reserve_ns) * _ROOM)
+        if gap_ns <= contract.per_token_ns and first_ns <= contract.first_token_ns:
+            return contract
+        return Limits(max(first_ns, contract.first_token_ns), max(gap_ns, contract.per_token_ns), contract.end_ns)
 
     def ask(self, wish: Wish, asker: Asker) -> Grant | Booking:
         """A grant, or the redeemed booking of a client that is to be held until ``resume`` gives the grant.
