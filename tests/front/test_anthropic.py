@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from echo_model import WholeConversation
 from echo_service import Reply, Service, expect_soon, get, post, read_reply
 
 from zerolayer.errors import EngineFailed, Unavailable
+from zerolayer.front.anthropic_form import MessageBody
 from zerolayer.front.site import ConnectionLimits
 
 
@@ -189,6 +191,8 @@ def test_models_are_anthropic_s_where_its_version_is_named(serve):
         ("before_id=other", ["echo", "claude"], False),
         ("before_id=other&limit=1", ["claude"], True),
         ("after_id=nothing", [], False),
+        ("lifecycle=deprecated,active&limit=1", ["echo"], True),
+        ("lifecycle[]=deprecated&lifecycle[]=retired", [], False),
         ("beta=true", ["echo", "claude", "other"], False),
     ],
 )
@@ -278,6 +282,39 @@ def test_a_service_that_takes_no_work_is_overloaded(service):
     assert (refused.status, refused.error["type"]) == (529, "overloaded_error")
     assert int(refused.headers["retry-after-ms"]) >= 1
     assert int(refused.headers["retry-after"]) >= 1
+
+
+CANARY = "sk-ant-canary-5b1e"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"temperature": CANARY},
+        {"tools": [{"name": CANARY + "!", "input_schema": {}}]},
+        {"tool_choice": {"type": CANARY}},
+        {"system": [{"type": CANARY, "text": CANARY}]},
+        {"messages": [{"role": CANARY, "content": CANARY}]},
+        {"model": CANARY},
+        {"stop_sequences": [CANARY] * 99},
+        {"output_config": {"format": {"type": CANARY, "schema": CANARY}}},
+    ],
+)
+def test_no_word_of_a_client_is_in_a_refusal_or_a_log(service, caplog, members):
+    with caplog.at_level(logging.DEBUG):
+        reply = service.ask(ask(CANARY, f"x-api-key: {CANARY}", **members))
+    assert reply.status in (400, 404)
+    assert CANARY.encode() not in reply.body
+    assert CANARY not in caplog.text
+
+
+def test_what_a_defect_cuts_is_logged_without_a_word_of_its_prompt(service, caplog, monkeypatch):
+    monkeypatch.setattr(MessageBody, "finish", lambda *_: {}[CANARY])
+    with caplog.at_level(logging.DEBUG):
+        reply = service.ask(ask(CANARY))
+    assert (reply.status, reply.error["type"]) == (500, "api_error")
+    assert "KeyError" in caplog.text
+    assert CANARY not in caplog.text + reply.body.decode()
 
 
 # --- ends that are none

@@ -39,6 +39,7 @@ CHANGED = [
     (r"max_tokens=0,", "max_tokens=8,"),
     (r"(stream=False,\n)( +)stream_options=\{\n.*?\n\2\},\n", r"\1"),  # options of a stream that is none
     (r"best_of=0", "best_of=1"),  # the best of none
+    (r"echo=True", "echo=False"),  # OpenAI says null for a prompt's first token, and its own types forbid it
     (r'^( +)suffix="test.",\n', ""),  # no model here fills in
     (r"\.(create|count)\(\)", r'.\1(model="m", input="x")'),  # without model and input there is nothing to answer
     (r"(responses(?:\.with_\w+)?\.create\(\n +)(stream=True,\n +\))", r'\1model="m", input="x", \2'),

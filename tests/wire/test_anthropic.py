@@ -76,8 +76,9 @@ def test_members_that_change_nothing_here_are_ignored() -> None:
     assert messages(**members) == messages()
 
 
-def test_a_count_needs_no_max_tokens_and_is_the_same_prompt() -> None:
-    counted = count(max_tokens="absent", system="Be kind.", tools=[WEATHER])
+@pytest.mark.parametrize("max_tokens", ["absent", 1_000_000])
+def test_a_count_needs_no_max_tokens_and_is_the_same_prompt(max_tokens: Any) -> None:
+    counted = count(max_tokens=max_tokens, system="Be kind.", tools=[WEATHER])
     called = messages(system="Be kind.", tools=[WEATHER])
     assert counted == msgspec.structs.replace(called, max_tokens=None)
 

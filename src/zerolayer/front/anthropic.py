@@ -17,6 +17,7 @@ from zerolayer.wire.openai_reply import ModelCard
 _PAGE: Final = 20
 _LARGEST_PAGE: Final = 1000
 _FIELDS: Final = 64  # of a query
+_LIFECYCLE: Final = "active"  # of every model that is served
 
 
 class Messages:
@@ -40,12 +41,17 @@ def _answer_count(exchange: Exchange, prompt_tokens: int, _slot_tokens: int) -> 
 
 
 def page_of(cards: Sequence[ModelCard], query: str, max_tokens: int) -> bytes:
-    """The page that ``query`` asks for: ``limit``, ``after_id``, ``before_id``. Raises InvalidRequest."""
+    """The page that a query wants: ``limit``, ``after_id``, ``before_id``, ``lifecycle``. Raises InvalidRequest."""
     try:
         given = parse_qs(query, max_num_fields=_FIELDS)
     except ValueError:
         raise InvalidRequest(f"the query has more than {_FIELDS} fields; ask with fewer") from None
     limit = _limit(given.get("limit", [str(_PAGE)])[-1])
+    stages = [
+        stage for name in ("lifecycle", "lifecycle[]") for text in given.get(name, ()) for stage in text.split(",")
+    ]
+    if stages and _LIFECYCLE not in stages:
+        cards = ()
     names = [card.id for card in cards]
     first, last = 0, len(cards)
     if "after_id" in given:

@@ -41,8 +41,10 @@ def decode_messages(body: bytes, limits: BodyLimits) -> Request:
 
 
 def decode_count(body: bytes, limits: BodyLimits) -> Request:
-    """Decode the body of ``POST /v1/messages/count_tokens``: the same, and nothing about the answer is needed."""
-    return _request(decode_strict(_decoder, body, limits.body_bytes), limits)
+    """Decode the body of ``POST /v1/messages/count_tokens``: the same, and the length of the answer does not matter."""
+    fields = decode_strict(_decoder, body, limits.body_bytes)
+    fields.max_tokens = None
+    return _request(fields, limits)
 
 
 def _request(fields: MessagesBody, limits: BodyLimits) -> Request:
