@@ -90,7 +90,10 @@ def test_some_of_the_tools_may_be_allowed() -> None:
         (None, None),
         ({"type": "text"}, None),
         ({"type": "json_object"}, OutputFormat()),
-        ({"type": "json_schema", "name": "n", "schema": {"type": "integer"}}, OutputFormat(b'{"type": "integer"}')),
+        (
+            {"type": "json_schema", "name": "n", "schema": {"type": "integer"}},
+            OutputFormat(b'{"type": "integer"}', "text.format.schema"),
+        ),
     ],
 )
 def test_the_answer_may_have_a_form(form: Any, output: OutputFormat | None) -> None:
