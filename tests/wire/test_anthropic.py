@@ -240,7 +240,7 @@ def test_an_output_format_in_both_spellings(place: str) -> None:
     given = {"type": "json_schema", "schema": {"type": "object"}}
     request = messages(**{place: {"format": given} if place == "output_config" else given})
     param = "output_config.format" if place == "output_config" else place
-    assert request.output == OutputFormat(b'{"type": "object"}', param)
+    assert request.output == OutputFormat(b'{"type": "object"}', f"{param}.schema")
 
 
 @pytest.mark.parametrize("given", [{"type": "json"}, {"type": "json_schema"}, {"type": "json_schema", "schema": "{}"}])
