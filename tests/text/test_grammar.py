@@ -8,6 +8,8 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from zerolayer.errors import InvalidRequest
 from zerolayer.text import grammar, json_schema
@@ -185,6 +187,7 @@ WIDE = {f"p{at}": {} for at in range(json_schema.MAX_PROPERTIES + 1)}
 REFUSED: dict[str, tuple[object, str]] = {
     "no JSON": (b"{", "not valid JSON"),
     "no schema": (5, "neither an object"),
+    "no text as format": ({"format": {}, "type": SECRET}, "wrong type"),
     "no schema inside": ({"properties": {"a": SECRET}}, "neither an object"),
     "nothing": (False, "allows nothing"),
     "nested deeply": (nested(json_schema.MAX_DEPTH + 1), "deep"),
@@ -224,6 +227,28 @@ def test_a_schema_that_cannot_be_kept_is_refused_for_its_reason(grammars: Gramma
 def test_schemas_of_tools_are_judged_alike(grammars: Grammars, schema: object) -> None:
     text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
     assert "'tools'" in why(grammars, calling(Tool("f", "", text)))
+
+
+WORDS = st.sampled_from([
+    "type", "properties", "required", "items", "prefixItems", "additionalProperties", "patternProperties", "enum",
+    "const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "minLength", "maxLength", "pattern", "format", "minimum",
+    "exclusiveMaximum", "multipleOf", "minItems", "maxProperties", "title", "string", "integer", "object", "array",
+    "number", "#", "#/$defs/a", "date", "uuid", "a{0,1000}b", "(", "[^]", "(?i)ab", "x{99999}", "\\1", "\0", "a**",
+])  # fmt: skip
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(WORDS, ANYTHING, max_size=5))
+def test_whatever_stands_in_a_schema_it_is_taken_or_refused(grammars: Grammars, schema: dict[str, object]) -> None:
+    try:
+        assert grammars.of(asking(schema)) is not None
+    except InvalidRequest as refused:
+        assert refused.param == "response_format"
 
 
 HEAVY: dict[str, object] = {

@@ -63,7 +63,8 @@ class _Reader:
         for keyword, value in given.items():
             if keyword not in _REMARKS:
                 kept[keyword] = self._keyword(keyword, value, depth + 1)
-        if kept.get("format") not in FORMATS:
+        given_format = kept.get("format")
+        if not (isinstance(given_format, str) and given_format in FORMATS):
             kept.pop("format", None)
         return kept
 
