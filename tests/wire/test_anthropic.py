@@ -17,7 +17,6 @@ from zerolayer.wire.anthropic_fields import Block, MessagesBody, Turn
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.schema import (
     Message,
-    OutputFormat,
     Request,
     Route,
     Sampling,
