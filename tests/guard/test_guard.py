@@ -315,3 +315,11 @@ def test_a_bias_outside_the_vocabulary_is_refused_by_name():
     with pytest.raises(InvalidRequest) as refused:
         _admit(guard, request)
     assert refused.value.param == "logit_bias"
+
+
+def test_a_prompt_that_is_scored_takes_more_chunks_and_each_costs_its_share():
+    guard, _ = _guard(slot_tokens=10_000)
+    guard._cost.scored_share = 0.5
+    plain, scored = guard._work(120, 1), guard._work(120, 1, scored=True)
+    assert (plain.chunks, scored.chunks) == (3, 10)
+    assert scored.chunk_ns == 10 * (plain.full_ns // 2)

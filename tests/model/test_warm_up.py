@@ -64,3 +64,15 @@ def test_nothing_is_left_open(slots: int) -> None:
     tried = engine(slots)
     measure(tried, CostTable(slots=slots, chunk_tokens=CHUNK), steps_of(10))
     assert all(slot not in tried._slots for slot in range(slots))
+
+
+@pytest.mark.parametrize(
+    ("scored_ms", "share"),
+    [(30, 0.625), (110, 1.0), (10, 0.3), (9, 0.3)],  # of the 40 ms that a full chunk adds to 10, with a margin
+)
+def test_a_chunk_that_is_scored_is_priced_by_its_share_of_a_full_one(scored_ms: int, share: float) -> None:
+    assert measured(8, 10, 10, 50, scored_ms).scored_share == share
+
+
+def test_where_a_chunk_adds_nothing_a_scored_one_counts_as_a_full_one() -> None:
+    assert measured(8, 10).scored_share == 1.0
