@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from reference.engines import Engines
+from reference.tiny_model import LLAMA_64
 from zerolayer.model.cost import CostTable
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.warm_up import measure
@@ -76,3 +78,9 @@ def test_a_chunk_that_is_scored_is_priced_by_its_share_of_a_full_one(scored_ms: 
 
 def test_where_a_chunk_adds_nothing_a_scored_one_counts_as_a_full_one() -> None:
     assert measured(8, 10).scored_share == 1.0
+
+
+def test_the_native_engine_has_room_for_every_step_that_is_tried(engines: Engines) -> None:
+    native, cost = engines.open(LLAMA_64), CostTable(slots=4, chunk_tokens=32)
+    measure(native, cost, steps_of(10, 20, 40, 80, 160, 320, 50, 100, 20, 90))
+    assert cost.decode_bound_ns() > 0

@@ -10,7 +10,7 @@ from zerolayer.wire.schema import Sampling
 
 _ROWS = 16
 _TRIES = 6  # of one kind of step, where the machine is busy with something else
-_TOKENS = _TRIES + 4
+_TOKENS = 1 + _TRIES + 2 + 2  # of the prompt, and of each kind of step
 _LEAST_SHARE = 0.3  # a quarter of the tokens, and their logits
 _MARGIN = 1.25  # on the share of a chunk that is scored, which few steps say
 _ALIKE = 1.25  # two steps within this of each other are what the engine takes; longer ones were disturbed
