@@ -238,8 +238,8 @@ def test_the_number_of_tools_is_bounded() -> None:
 def test_an_output_format_in_both_spellings(place: str) -> None:
     given = {"type": "json_schema", "schema": {"type": "object"}}
     request = messages(**{place: {"format": given} if place == "output_config" else given})
-    param = "output_config.format" if place == "output_config" else place
-    assert request.output == OutputFormat(b'{"type": "object"}', f"{param}.schema")
+    assert request.output is not None
+    assert request.output.schema == b'{"type": "object"}'
 
 
 @pytest.mark.parametrize("given", [{"type": "json"}, {"type": "json_schema"}, {"type": "json_schema", "schema": "{}"}])
