@@ -333,9 +333,9 @@ class Guard:
     def _work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         prices, chunk = self._cost.prices(), self.chunk_tokens
         full_ns = prices.chunk(chunk)
-        if scored:  # more and shorter chunks, none dearer than a full one
-            chunks = -(-prompt_tokens // chunk_of(chunk, scored=True))
-            return Work(chunks, chunks * full_ns, full_ns, max_tokens)
+        if scored:  # more and shorter chunks
+            chunks, each_ns = -(-prompt_tokens // chunk_of(chunk, scored=True)), int(full_ns * self._cost.scored_share)
+            return Work(chunks, chunks * each_ns, each_ns, max_tokens)
         full, rest = divmod(prompt_tokens, chunk)
         return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
 
