@@ -102,7 +102,7 @@ class Admission:
         if wish.limits.per_token_ns < stall_ns:
             raise Infeasible(
                 f"the prompts of several answers may hold each other's tokens up for {stall_ns / _NS_PER_MS:.0f} ms, "
-                f"and the request allows {wish.limits.per_token_ns / _NS_PER_MS:.0f} ms; allow more, or ask for one answer",
+                f"and the request allows {wish.limits.per_token_ns / _NS_PER_MS:.0f} ms; allow more, or ask for one",
                 param="n",
             )
         terms = _terms(wish.limits, now, urgent=wish.tier is Tier.PRIORITY)
