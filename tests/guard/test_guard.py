@@ -323,3 +323,13 @@ def test_a_prompt_that_is_scored_takes_more_chunks_and_each_costs_its_share():
     plain, scored = guard._work(120, 1), guard._work(120, 1, scored=True)
     assert (plain.chunks, scored.chunks) == (3, 10)
     assert scored.chunk_ns == 10 * (plain.full_ns // 2)
+
+
+def test_answers_that_would_hold_each_other_up_for_too_long_are_refused_with_the_reason():
+    guard, _ = _guard(slots=2)
+    assert _reserve(guard, _chat(), x_slo_tpot_ms="1").slots  # one answer has nobody beside it
+    guard, _ = _guard(slots=2)
+    with pytest.raises(Infeasible) as refused:
+        _reserve(guard, _chat(n=2), x_slo_tpot_ms="1")
+    assert refused.value.param == "n"
+    assert guard.slots.free == 2

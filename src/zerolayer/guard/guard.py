@@ -309,7 +309,7 @@ class Guard:
     def _longer(self, wish: Wish, asker: Asker, answers: int) -> SlotsBusy | BeyondHorizon:
         """The refusal of what does not fit now that its length is known: booked like any other."""
         if answers > 1:
-            return self.admission.refuse_several(answers)
+            return self.admission.refuse_several(wish, answers)
         return self.admission.refuse_longer(wish, asker)
 
     def release(self, reservation: Reservation) -> None:

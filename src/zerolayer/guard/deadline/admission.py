@@ -127,6 +127,13 @@ class Admission:
         self.sweep(now)
         if (why := self._never(wish)) is not None:
             raise why
+        stall_ns = self._cost.prices().stall_ns
+        if wish.limits.per_token_ns < stall_ns:
+            raise Infeasible(
+                f"the prompts of several answers may hold each other's tokens up for {stall_ns / _NS_PER_MS:.0f} ms, "
+                f"and the request allows {wish.limits.per_token_ns / _NS_PER_MS:.0f} ms; allow more, or ask for one",
+                param="n",
+            )
         terms = _terms(wish.limits, now, urgent=wish.tier is Tier.PRIORITY)
         left = self.calendar.free - count
         slots = []
@@ -135,12 +142,16 @@ class Admission:
             if not slots and wish.least.chunks < wish.most.chunks:
                 slots = claim_all(self.calendar, wish.least, terms, count)
         if not slots:
-            raise self.refuse_several(count)
+            raise self.refuse_several(wish, count)
         return slots
 
-    def refuse_several(self, count: int) -> SlotsBusy:
-        """The refusal that tells when so many slots are free, and promises none of them."""
-        wait_ms = max(1, self.calendar.next_free_ms(count))
+    def refuse_several(self, wish: Wish, count: int) -> SlotsBusy | BeyondHorizon:
+        """The refusal that tells when so many slots are free and one could start, and promises none of them."""
+        now = self._clock_ns()
+        start = self.calendar.book(wish.least, _terms(wish.limits, now, urgent=False), hold=False)
+        if start is None:
+            return BeyondHorizon("the slots cannot start this request in time; give it more time, or send it later")
+        wait_ms = max(1, -(-(start.start_ns - now) // _NS_PER_MS), self.calendar.next_free_ms(count))
         return SlotsBusy(self._message, retry_after_ms=wait_ms)
 
     def resume(self, booking: Booking) -> Grant | None:
