@@ -162,7 +162,7 @@ class Node:
         sender = request % rules.senders if rules.senders else request
         asker = Asker(sender, retry=attempt > 0, last=attempt >= rules.retries)
         admission = exact.admission
-        wish = Wish(most=work, least=work, limits=limits, tier=Tier.DEFAULT, key=request)
+        wish = Wish(most=work, least=work, promised=work, limits=limits, tier=Tier.DEFAULT, key=request)
         try:
             answer = admission.ask(wish, asker)
             if isinstance(answer, Grant):

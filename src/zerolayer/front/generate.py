@@ -25,6 +25,7 @@ from zerolayer.guard.guard import Arrival, Guard, Held, Prompt, Reservation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.grpc import is_grpc
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.schema import Account, Request
 
@@ -76,7 +77,7 @@ class Generator:
             exchange.mark(Stage.PARSE)
             arrival = self._guard.arrive(
                 request,
-                dict(reversed(exchange.head.headers)),  # of a header that is repeated the first one counts
+                _headers(exchange),
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=self._wall_ms(),
@@ -178,9 +179,16 @@ class Generator:
         replies = []
         for place, (transcript, form) in enumerate(self._forms(exchange, request, prompts, cancel)):
             prompt, max_tokens = prompts[place // request.n], generations[place].max_tokens
-            applied = _applied(arrival, verdict, prompt, max_tokens)
             replies.append(
-                Reply(exchange, transcript, form, self._site.metrics, prompt_tokens=len(prompt.ids), applied=applied)
+                Reply(
+                    exchange,
+                    transcript,
+                    form,
+                    self._site.metrics,
+                    prompt_tokens=len(prompt.ids),
+                    applied=_applied(arrival, verdict, prompt, max_tokens),
+                    limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
+                )
             )
         exchange.more_headers = _extra(arrival, verdict)
         if truncated := max([prompt.truncated for prompt in prompts]):
@@ -204,6 +212,14 @@ class Generator:
     def _abandon(self, cancel: Callable[[], None], reply: Reply) -> None:
         cancel()
         reply.abandon()
+
+
+def _headers(exchange: Exchange) -> dict[bytes, bytes]:
+    """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
+    headers = exchange.head.values
+    if is_grpc(headers.get(b"content-type")):
+        return headers | {b"x-" + name: value for name, value in headers.items() if name.startswith(b"zl-")}
+    return headers
 
 
 def _extra(arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:

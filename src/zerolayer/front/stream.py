@@ -32,7 +32,10 @@ class Form(Protocol):
 
 
 class Reply:
-    """``applied`` is the account of what was applied, without stages and program; the last event repeats it."""
+    """``applied`` is the account of what was applied, without stages and program; the last event repeats it.
+
+    ``limits_ns`` are the longest time to the first token and between two; where they do not hold, that is counted.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Reply:
         *,
         prompt_tokens: int,
         applied: Account,
+        limits_ns: tuple[int, int],
     ) -> None:
         self.stages = exchange.stages
         self._exchange = exchange
@@ -52,7 +56,8 @@ class Reply:
         self.cached_tokens = 0
         self._prompt_tokens = prompt_tokens
         self._applied = applied
-        self._last_token_ns = 0
+        self._first_token_ns, self._gap_ns = limits_ns
+        self._last_token_ns = 0  # until its first token came
 
     @property
     def used_tokens(self) -> int:
@@ -61,7 +66,12 @@ class Reply:
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
-        self._observe(report.ended_ns)
+        ended_ns, last_ns = report.ended_ns, self._last_token_ns
+        self._last_token_ns = ended_ns
+        if not last_ns:
+            self._begin(ended_ns)
+        elif ended_ns - last_ns > self._gap_ns:
+            self._metrics.promises.missed("per_token")
         transcript = self._transcript
         text = transcript.push(token)
         reason = transcript.reason
@@ -85,10 +95,10 @@ class Reply:
         """The client went away; only the account is left."""
         self._metrics.finished("abort", self.stages)
 
-    def _observe(self, ended_ns: int) -> None:
-        if self._last_token_ns:
-            self._metrics.between_tokens.observe((ended_ns - self._last_token_ns) * _NS)
-        else:
-            self.stages.first_token()
-            self._metrics.first_token.observe((ended_ns - self.stages.started_ns) * _NS)
-        self._last_token_ns = ended_ns
+    def _begin(self, ended_ns: int) -> None:
+        """The first token came."""
+        self.stages.first_token()
+        taken = ended_ns - self.stages.started_ns
+        self._metrics.first_token.observe(taken * _NS)
+        if taken > self._first_token_ns:
+            self._metrics.promises.missed("first_token")

@@ -30,6 +30,7 @@ from zerolayer.guard.freshness import Freshness, Stamps, Verdict
 from zerolayer.guard.length import prompt_param, too_long, utf8_bytes
 from zerolayer.guard.offered import offered, tools_bytes, tools_tokens
 from zerolayer.guard.overflow import newest_turns, without_repeats
+from zerolayer.guard.token_share import TokenShare
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, chunk_of
 from zerolayer.text.grammar import Grammar
@@ -88,6 +89,8 @@ class Reservation(msgspec.Struct, frozen=True):
     wish: Wish
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
+    upper: int = 0  # bound of the prompt's tokens; 0 where it was exact
+    booked: bool = False
     compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
     others: tuple[int, ...] = ()  # slots of the further answers
 
@@ -140,6 +143,7 @@ class Guard:
         self.chunk_tokens = chunk_tokens
         self._encoder = encoder
         self._template = template
+        self._share = TokenShare()
         self._grammars = grammars
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
@@ -165,7 +169,8 @@ class Guard:
         Raises ``InvalidRequest`` 400, ``DeadlineExpired`` 422, ``StaleInput`` 409.
         """
         get = headers.get
-        limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=self._limits)
+        contract = self.admission.promised(self._limits)
+        limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=contract)
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
         # The keyed hash of the process; equal lengths on top of it. Two bodies that collide would share a booking.
         key = (request.route, len(body), hash(body))
@@ -180,26 +185,33 @@ class Guard:
         """
         text_bytes, lower, upper = self._admissible(request)
         tokens = self._wanted(request, arrival.limits, lower)
-        scored = _is_scored(request)
-        most = self._work(upper, min(tokens, self.shape.slot_tokens), scored=scored)
-        least = most if lower == upper else self._work(lower, min(tokens, self.shape.slot_tokens), scored=scored)
-        wish = Wish(most, least, arrival.limits, request.tier, arrival.key)
+        work = partial(self._work, max_tokens=min(tokens, self.shape.slot_tokens), scored=_is_scored(request))
+        least = promised = most = work(upper)
+        if lower < upper:
+            least, promised = work(lower), work(max(lower, self._share.bound(upper)))
+        wish = Wish(most, least, promised, arrival.limits, request.tier, arrival.key)
+        long, unsure = text_bytes > LONG_TEXT_BYTES, upper if lower < upper else 0
         compiles = self._grammars.slow(request)
-        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens, compiles)
+        then = Reservation(-1, long, wish, arrival.asker, tokens, upper=unsure, compiles=compiles)
         if request.answers > 1:
             slot, *others = self.admission.ask_several(wish, request.answers)
             return msgspec.structs.replace(then, slot=slot, others=tuple(others))
         answer = self.admission.ask(wish, arrival.asker)
         if isinstance(answer, Booking):
             return Held(answer, then)
-        return msgspec.structs.replace(then, slot=answer.slot)
+        return msgspec.structs.replace(then, slot=answer.slot, booked=answer.booked)
 
     def resume(self, held: Held) -> Reservation | None:
         """The slot of a held client as soon as there is one. Raises ``Unavailable`` 503."""
         if self.closed is not None:
             raise self.closed
         grant: Grant | None = self.admission.resume(held.booking)
-        return None if grant is None else msgspec.structs.replace(held.then, slot=grant.slot)
+        return None if grant is None else msgspec.structs.replace(held.then, slot=grant.slot, booked=True)
+
+    def broken(self, held: Held) -> None:
+        """No slot came free for a held client in time, though it was promised."""
+        self.admission.broken()
+        self.leave(held)
 
     def leave(self, held: Held) -> None:
         """A held client has gone."""
@@ -278,10 +290,14 @@ class Guard:
                 prompt = prompts[place // request.n]
                 ids = prompt.ids
                 max_tokens = self._fit(request, reservation.max_tokens, len(ids))
+                if reservation.upper:
+                    self._share.observe(reservation.upper, len(ids))
                 work = self._work(len(ids), max_tokens, scored=scores is not None)
                 if not self.slots.confirm(slot, work):
                     self.release(reservation)
-                    wish = msgspec.structs.replace(reservation.wish, most=work, least=work)
+                    if reservation.booked:
+                        self.admission.broken()
+                    wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
                     raise self._longer(wish, reservation.asker, request.answers)
                 work_of = partial(Generation, prompt_logprobs=scores, grammar=prompt.grammar)
                 generations.append(work_of(ids, part.sampling, max_tokens, request.ignore_eos))
@@ -293,7 +309,7 @@ class Guard:
     def _longer(self, wish: Wish, asker: Asker, answers: int) -> SlotsBusy | BeyondHorizon:
         """The refusal of what does not fit now that its length is known: booked like any other."""
         if answers > 1:
-            return self.admission.refuse_several(answers)
+            return self.admission.refuse_several(wish, answers)
         return self.admission.refuse_longer(wish, asker)
 
     def release(self, reservation: Reservation) -> None:
@@ -317,9 +333,9 @@ class Guard:
     def _work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         prices, chunk = self._cost.prices(), self.chunk_tokens
         full_ns = prices.chunk(chunk)
-        if scored:  # more and shorter chunks, none dearer than a full one
-            chunks = -(-prompt_tokens // chunk_of(chunk, scored=True))
-            return Work(chunks, chunks * full_ns, full_ns, max_tokens)
+        if scored:  # more and shorter chunks
+            chunks, each_ns = -(-prompt_tokens // chunk_of(chunk, scored=True)), int(full_ns * self._cost.scored_share)
+            return Work(chunks, chunks * each_ns, each_ns, max_tokens)
         full, rest = divmod(prompt_tokens, chunk)
         return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
 
