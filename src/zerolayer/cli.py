@@ -82,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     from zerolayer.check.arguments import add_checks
 
     add_checks(commands)
+    from zerolayer.cluster.k8s_command import add_k8s
+
+    add_k8s(commands)
     return parser
 
 

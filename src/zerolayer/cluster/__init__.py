@@ -1,0 +1,1 @@
+"""Finds and places nodes."""

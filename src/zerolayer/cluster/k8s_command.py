@@ -1,0 +1,61 @@
+"""``zerolayer k8s``: manifests on standard output, for ``kubectl apply -f -``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Final
+
+Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers returns has no public name
+
+_DEFAULTS: Final = (
+    ("name", "NAME", str, "name of the objects and of the pods", "zerolayer"),
+    ("namespace", "NAME", str, "where they live", "default"),
+    ("replicas", "N", int, "number of nodes", 3),
+    ("port", "PORT", int, "port of every node", 8000),
+    ("cpu", "QUANTITY", str, "processors of a node", "4"),
+    ("memory", "QUANTITY", str, "memory of a node", "8Gi"),
+)
+
+
+def _count(text: str) -> str:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError("must be a number of at least 1")
+    return text
+
+
+_SERVE: Final = (("model", "MODEL", str), ("slots", "N", _count), ("slot-tokens", "N", _count))
+
+
+def add_k8s(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    text = "Print Kubernetes manifests: a StatefulSet, a headless Service, a PodDisruptionBudget."
+    parser = commands.add_parser("k8s", help="print Kubernetes manifests", description=text, allow_abbrev=False)
+    parser.add_argument("--image", metavar="IMAGE", required=True, help="container image, built from deploy/Dockerfile")
+    for name, placeholder, kind, note, default in _DEFAULTS:
+        parser.add_argument(
+            f"--{name}", metavar=placeholder, type=kind, default=default, help=f"{note}; default {default}"
+        )
+    for name, placeholder, read in _SERVE:
+        parser.add_argument(
+            f"--{name}", metavar=placeholder, type=read, help=f"of `zerolayer serve`, in every node: --{name}"
+        )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of YAML")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from zerolayer.cluster.manifests import Fleet, manifests
+    from zerolayer.cluster.yaml_text import documents
+
+    given = [(f"--{name}", getattr(options, name.replace("-", "_"))) for name, *_ in _SERVE]
+    serve = tuple(part for flag, value in given if value is not None for part in (flag, value))
+    fleet = Fleet(options.image, serve=serve, **{name: getattr(options, name) for name, *_ in _DEFAULTS})
+    objects = manifests(fleet)
+    if options.json:
+        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=2))
+        return 0
+    print("# kubectl apply -f -   Clients inside the cluster, without a balancer:")
+    print(f"# zerolayer.Client({json.dumps(fleet.addresses())})")
+    print(documents(objects), end="")
+    return 0
