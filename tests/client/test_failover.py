@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,10 +15,12 @@ from dataclasses import dataclass
 import pytest
 
 from reference.server import _ready, free_port
-from zerolayer import AsyncClient
+from zerolayer import AsyncClient, Client
 from zerolayer.client.errors import CutStream
+from zerolayer.client.retry import RetryPolicy
 
 TOKENS = 8
+PATIENT = RetryPolicy(spare=100)  # a slow machine makes refusals that say nothing about failover
 
 
 @dataclass
@@ -107,7 +110,7 @@ class Load:
 
 def test_no_call_fails_when_a_node_is_killed_under_load_and_its_return_is_noticed(nodes) -> None:
     async def run() -> None:
-        client = AsyncClient([node.url for node in nodes])
+        client = AsyncClient([node.url for node in nodes], retry=PATIENT)
         load = Load(client, workers=9)
         await load.reach(30)
         assert set(load.answers) == {node.url for node in nodes}
@@ -127,7 +130,7 @@ def test_no_call_fails_when_a_node_is_killed_under_load_and_its_return_is_notice
 
 def test_a_node_that_drains_hands_its_calls_over(nodes) -> None:
     async def run() -> None:
-        client = AsyncClient([node.url for node in nodes])
+        client = AsyncClient([node.url for node in nodes], retry=PATIENT)
         load = Load(client, workers=6)
         await load.reach(20)
         nodes[1].process.send_signal(signal.SIGTERM)
@@ -141,7 +144,7 @@ def test_a_node_that_drains_hands_its_calls_over(nodes) -> None:
 
 def test_a_node_that_hangs_costs_its_calls_no_more_than_the_wait_that_was_allowed(nodes) -> None:
     async def run() -> None:
-        client = AsyncClient([node.url for node in nodes], answer_within_s=1.0, timeout_s=1.5)
+        client = AsyncClient([node.url for node in nodes], retry=PATIENT, answer_within_s=2.0, timeout_s=2.0)
         load = Load(client, workers=6)
         await load.reach(20)
         nodes[2].process.send_signal(signal.SIGSTOP)
@@ -151,3 +154,21 @@ def test_a_node_that_hangs_costs_its_calls_no_more_than_the_wait_that_was_allowe
         assert load.cut <= 4
 
     asyncio.run(run())
+
+
+def test_threads_share_a_client_and_every_booking_is_kept(nodes) -> None:
+    client = Client(nodes[0].url, retry=PATIENT)
+    answers = []
+
+    def work(number: int) -> None:
+        answers.extend(client.generate(f"{number} {turn}", max_tokens=TOKENS).answer() for turn in range(3))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 24
+    statistics = client.statistics
+    assert (statistics.answered, statistics.failed, statistics.cut) == (24, 0, 0)
+    assert statistics.booked > 0  # eight ask for four slots
