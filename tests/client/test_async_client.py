@@ -218,3 +218,14 @@ def test_the_clients_import_nothing_but_the_standard_library_and_their_own_room(
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_a_node_that_answers_nonsense_is_replaced(scripted, http) -> None:
+    broken, answering = scripted(*[b"SSH-2.0-OpenSSH\r\n\r\n"] * 60), scripted(*[http.hello] * 60)
+    client = Client([broken.url, answering.url])
+    for number in range(60):  # which of the two is asked first is a matter of the prompt's hash
+        answer = client.chat([{"role": "user", "content": str(number)}], model="m").answer()
+        if answer.attempts.retries:
+            break
+    assert answer.attempts.nodes == (broken.url, answering.url)
+    assert answer.attempts.unanswered == 1

@@ -133,8 +133,8 @@ class AsyncClient:
         request = service.request(going, step.node, step.ticket)
         try:
             exchange = await send(service.addresses[step.node], request, service.until_answer(going.end_ns), self._tls)
-        except NotReachable as error:
-            call.unreachable(clocks.monotonic_ns(), sent=error.sent)
+        except (NotReachable, BadReply) as error:
+            call.unreachable(clocks.monotonic_ns(), sent=not isinstance(error, NotReachable) or error.sent)
             return error
         except DeadlinePassed:
             call.expired(clocks.monotonic_ns())

@@ -7,7 +7,7 @@
 | a refusal that forbids a retry here | if there is no slot, a node that would start in time; else the end |
 | 503 | a node not asked yet, else as above; the node is left out until the time it told |
 | nothing listens | a node not asked yet, else whichever may be tried first; the node is left out for a pause |
-| the connection broke before a reply | the same, but drawn from the budget, and counted as ``unanswered`` |
+| the connection broke, or brought no HTTP | the same, but drawn from the budget, and counted as ``unanswered`` |
 
 A reply that began ends the call's attempts: what follows is a stream's business, and is never sent again.
 """
@@ -143,7 +143,7 @@ class Call:
         self._tally.add("cut")
 
     def abandoned(self) -> None:
-        """The caller left before there was a reply, or the reply was none of HTTP's."""
+        """The caller left before there was a reply."""
         self._nodes.abandoned(self._asked)
         self._tally.end(self.attempts, answered=False)
 
@@ -180,7 +180,7 @@ class Call:
         return self._booking_or_guess(now_ns, at_ns)
 
     def unreachable(self, now_ns: int, *, sent: bool) -> None:
-        """No reply. ``sent``: the request was, so the node may have worked on it."""
+        """No reply, or none of HTTP's. ``sent``: the request was, so the node may have worked on it."""
         self._nodes.lost(self._asked, now_ns)
         if sent:
             if not self._policy.replay_unanswered:

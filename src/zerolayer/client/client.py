@@ -137,9 +137,9 @@ class Client:
         request = service.request(going, step.node, step.ticket)
         try:
             exchange = send(service.addresses[step.node], request, service.until_answer(going.end_ns), self._tls)
-        except NotReachable as error:
+        except (NotReachable, BadReply) as error:
             with service.lock:
-                call.unreachable(clocks.monotonic_ns(), sent=error.sent)
+                call.unreachable(clocks.monotonic_ns(), sent=not isinstance(error, NotReachable) or error.sent)
             return error
         except DeadlinePassed:
             with service.lock:
