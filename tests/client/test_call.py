@@ -183,7 +183,7 @@ def test_addresses_where_nothing_ever_answered_are_not_tried_for_long() -> None:
 
 
 def test_known_nodes_that_are_all_down_are_tried_until_the_deadline() -> None:
-    world = World("a")
+    world = World("a", "b")
     world.busy("a")
     call, now, asked = world.call(end_ns=5000 * MS), 0, 0
     while (step := call.next(now)) is not GiveUp.DEADLINE:
@@ -193,7 +193,17 @@ def test_known_nodes_that_are_all_down_are_tried_until_the_deadline() -> None:
             asked += 1
             call.unreachable(now, sent=False)
     assert 4000 * MS <= now <= 5000 * MS
-    assert asked >= 5
+    assert asked >= 10
+
+
+def test_an_only_server_that_is_down_is_told_at_once() -> None:
+    world = World("a")
+    world.busy("a")
+    call = world.call()
+    call.next(0)
+    call.unreachable(0, sent=False)
+    assert call.next(0) is GiveUp.FINAL
+    assert isinstance(world.call().next(0), Send)  # and the next call asks again, without a pause
 
 
 def test_a_request_that_may_have_run_is_sent_again_only_where_that_is_counted() -> None:

@@ -93,37 +93,44 @@ def test_affinity_never_loads_a_node_beyond_its_bound(prefix, requests) -> None:
 
 
 def test_a_node_that_does_not_answer_is_left_out_and_tried_again_by_one_call() -> None:
-    nodes = Nodes(["a"])
+    nodes, other = Nodes(["a", "b"]), frozenset("b")
     nodes.sent("a")
     nodes.lost("a", 0)
-    assert nodes.choose(0) is None
-    back = nodes.back_ns()
-    assert nodes.choose(back) == "a"
+    assert nodes.choose(0, without=other) is None
+    back = nodes["a"].out_until_ns
+    assert nodes.choose(back, without=other) == "a"
     nodes.sent("a")
-    assert nodes.choose(back) is None  # somebody is trying it
+    assert nodes.choose(back, without=other) is None  # somebody is trying it
     nodes.heard("a", back, Load(1, 0))
-    assert nodes.choose(back) == "a"
+    assert nodes.choose(back, without=other) == "a"
 
 
 def test_a_try_that_is_broken_off_says_nothing_about_a_node() -> None:
-    nodes = Nodes(["a"])
+    nodes = Nodes(["a", "b"])
     nodes.sent("a")
     nodes.lost("a", 0)
     nodes.sent("a")
     nodes.abandoned("a")
-    assert nodes.choose(nodes.back_ns()) == "a"
+    assert nodes.choose(nodes["a"].out_until_ns, without=frozenset("b")) == "a"
     assert (nodes["a"].running, nodes["a"].unheard) == (0, 0)
 
 
 @given(st.integers(1, 100))
 def test_however_often_a_node_failed_it_is_tried_again_within_a_second(failures) -> None:
-    nodes, now = Nodes(["a"]), 0
+    nodes, now = Nodes(["a", "b"]), 0
     for _ in range(failures):
         nodes.sent("a")
         nodes.lost("a", now)
-        assert now < nodes.back_ns() <= now + LONGEST_PAUSE_NS
-        now = nodes.back_ns()
-    assert nodes.choose(now) == "a"
+        assert now < nodes["a"].out_until_ns <= now + LONGEST_PAUSE_NS
+        now = nodes["a"].out_until_ns
+    assert nodes.choose(now, without=frozenset("b")) == "a"
+
+
+def test_an_only_node_is_never_left_out() -> None:
+    nodes = Nodes(["a"])
+    nodes.sent("a")
+    nodes.lost("a", 0)
+    assert nodes.choose(0) == "a"
 
 
 def test_a_booking_is_left_only_for_a_node_that_said_a_moment_ago_that_it_is_free() -> None:

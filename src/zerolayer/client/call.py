@@ -192,8 +192,9 @@ class Call:
             return self._give_up(GiveUp.DEADLINE)
         if self._elsewhere(now_ns):
             return None
-        if not self._nodes.known:
-            return self._give_up(GiveUp.FINAL)  # none has ever answered: addresses are wrong, rather than nodes down
+        if len(self._nodes) == 1 or not self._nodes.known:
+            # The caller knows at once that its server is down, or that all addresses are wrong.
+            return self._give_up(GiveUp.FINAL)
         if self._promise is not None:
             return self._booking_or_guess(now_ns, None)
         return None

@@ -91,8 +91,12 @@ class Nodes:
         return len(self._nodes)
 
     def choose(self, now_ns: int, prefix: bytes = b"", without: frozenset[str] = frozenset()) -> str | None:
-        """The node to ask next, or None when all are out. ``prefix`` names what the prompt begins with."""
-        usable = [node for node in self._nodes.values() if node.name not in without and node.usable(now_ns)]
+        """The node to ask next, or None when all are out. ``prefix`` names what the prompt begins with.
+
+        An only node is never out: there is nobody to ask in its place.
+        """
+        only = len(self._nodes) == 1
+        usable = [node for node in self._nodes.values() if node.name not in without and (only or node.usable(now_ns))]
         if not usable:
             return None
         bound = LOAD_BOUND * (sum(node.running for node in usable) + 1) / len(usable)
