@@ -20,6 +20,7 @@ from zerolayer.errors import (
 from zerolayer.front.caller import Caller
 from zerolayer.front.defect import log_defect
 from zerolayer.front.site import Header, Site
+from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.observe.stages import Stage, StageClock
 from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_reply import retry_headers
@@ -81,7 +82,7 @@ class Exchange:
 
     __slots__ = (
         "_connection", "_left", "_parked", "_site", "action", "allow", "body", "deadline_ns", "expired", "explain",
-        "head", "intake", "media", "more_headers", "on_gone", "request_id", "stages", "streaming",
+        "head", "identity", "intake", "media", "more_headers", "on_gone", "request_id", "stages", "streaming",
     )  # fmt: skip
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
@@ -95,6 +96,7 @@ class Exchange:
         self.allow = b""
         self.on_gone: Callable[[], None] | None = None
         self.streaming = False
+        self.identity: Identity = ANYONE  # set on the head, before anything else is looked at
         self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
         self.media: tuple[Header, ...] = _EVENT_STREAM
         self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
@@ -106,8 +108,10 @@ class Exchange:
         site.glue.enter(first_byte_ns)
 
     @property
-    def credential(self) -> str:
-        """Whom bookings belong to until keys exist: a certificate's name, a local user, or an address without port."""
+    def credential(self) -> str | bytes:
+        """Whom bookings belong to: a key, else a certificate's name, a local user, or an address without port."""
+        if self.identity.keyed:
+            return self.identity.key_id
         caller = self._connection.caller
         return caller.subject or caller.address or f"uid {caller.uid}"
 
