@@ -7,13 +7,16 @@ from typing import Final, Protocol
 
 from zerolayer.errors import (
     BeyondHorizon,
+    BudgetSpent,
     DeadlineExpired,
     DeadlineMissed,
     Infeasible,
     InvalidRequest,
     MethodNotAllowed,
-    SlotsBusy,
+    PermissionRefused,
+    RetryLater,
     StaleInput,
+    Unauthenticated,
     Unavailable,
     ZerolayerError,
 )
@@ -35,7 +38,12 @@ _EVENT_STREAM: Final[tuple[Header, ...]] = (
 # A server that drains comes back as another process; a second is about what that takes.
 _AWAY: Final[tuple[Header, ...]] = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
-_NO_RETRY: Final = (InvalidRequest, Infeasible, BeyondHorizon, DeadlineExpired, DeadlineMissed, StaleInput)
+_NO_RETRY: Final = (
+    InvalidRequest, Infeasible, BeyondHorizon, BudgetSpent, DeadlineExpired, DeadlineMissed, StaleInput,
+    Unauthenticated, PermissionRefused,
+)  # fmt: skip
+# RFC 9110 section 11.6.1: a 401 says how to come in.
+_CHALLENGE: Final[tuple[Header, ...]] = ((b"www-authenticate", b'Bearer realm="zerolayer"'),)
 
 NEVER: Final = 1 << 63
 Action = Callable[["Exchange"], None]
@@ -200,14 +208,14 @@ class Exchange:
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()
-        if isinstance(error, SlotsBusy):
+        if isinstance(error, RetryLater):
             extra = retry_headers(error)
         elif isinstance(error, Unavailable):
             extra = _AWAY
         elif isinstance(error, MethodNotAllowed):
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
-            extra = _FINAL
+            extra = (*_CHALLENGE, *_FINAL) if isinstance(error, Unauthenticated) else _FINAL
         return error.status, (JSON, *extra), error_body(error)
 
     def _finish(self) -> None:

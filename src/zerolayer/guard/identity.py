@@ -55,9 +55,11 @@ class Identity(msgspec.Struct, frozen=True):
         return bool(self.key_id)
 
     @property
-    def salt(self) -> str:
-        """What the prompts of this sender are cached under."""
-        return self.group or self.tenant
+    def salt(self) -> bytes:
+        """What the prompts of this sender are cached under; no group has the salt of a tenant."""
+        if not self.keyed:
+            return b""
+        return (f"group {self.group}" if self.group else f"tenant {self.tenant}").encode()
 
 
 ANYONE: Final = Identity(NOBODY)
