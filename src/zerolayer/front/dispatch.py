@@ -33,6 +33,8 @@ class Running(Protocol):
 
     stages: StageClock
     cached_tokens: int  # of the prompt, kept from an earlier one
+    prefilled: int  # of the prompt, read so far
+    compute_ns: int  # its share of its steps, in wall time x cores
 
     @property
     def used_tokens(self) -> int:
@@ -97,6 +99,7 @@ class Dispatcher:
             request = running[report.prefill_slot]
             if request is not None:
                 request.stages.step(started, ended)
+                request.prefilled += report.prefill_tokens
         for slot in report.released:
             self._slots.release(slot)  # before the replies, which tell the load
         for token in report.tokens:

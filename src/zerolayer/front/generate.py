@@ -11,10 +11,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
 
-from zerolayer.errors import ZerolayerError
+from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.held import HeldClients
+from zerolayer.front.limit_headers import limit_headers
 from zerolayer.front.site import Header, Site
 from zerolayer.front.stream import BodyForm, EventForm, Form, Reply
 from zerolayer.front.transcript import Transcript
@@ -77,6 +78,7 @@ class Generator:
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=self._wall_ms(),
+                identity=exchange.identity,
             )
             exchange.more_headers = _extra(arrival, arrival.verdict)
             if arrival.verdict.wait_ms:
@@ -104,7 +106,11 @@ class Generator:
         exchange.on_gone = self._loop.call_later(arrival.verdict.wait_ms / 1000, come).cancel
 
     def _reserve(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
-        answer = self._guard.reserve(request, arrival)
+        try:
+            answer = self._guard.reserve(request, arrival)
+        except (RateLimited, BudgetSpent):
+            exchange.more_headers += limit_headers(self._guard.budgets.levels(arrival.identity), exchange)
+            raise
         exchange.mark(Stage.GUARD)
         if isinstance(answer, Held):
             self._held.add(exchange, answer, partial(self._granted, request, arrival))
@@ -177,8 +183,9 @@ class Generator:
             self._site.metrics,
             prompt_tokens=len(prompt.ids),
             applied=_applied(arrival, verdict, prompt, generation.max_tokens),
+            hold=reservation.hold,
         )
-        exchange.more_headers = _extra(arrival, verdict)
+        exchange.more_headers = _extra(arrival, verdict) + limit_headers(reservation.hold.levels, exchange)
         if prompt.truncated:
             exchange.more_headers += ((b"x-zl-truncated", b"%d" % prompt.truncated),)
         exchange.on_gone = partial(self._abandon, reservation.slot, reply)

@@ -60,7 +60,7 @@ def greeting(contract: Contract, name: str, server: Running) -> str:
     ]
     if connections < contract.limits.connections:
         lines.append(f"  limit     {connections} connections: the system allows no more open files (ulimit -n)")
-    key = " -H \"authorization: Bearer $KEY\"" if contract.tenants.key_set else ""
+    key = ' -H "authorization: Bearer $KEY"' if contract.tenants.key_set else ""
     lines += [
         "",
         "Try it:",

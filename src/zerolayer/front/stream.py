@@ -9,6 +9,8 @@ import msgspec
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import JSON, Exchange
 from zerolayer.front.transcript import Transcript
+from zerolayer.guard.budget.budgets import Hold
+from zerolayer.guard.spent import Spent
 from zerolayer.model.engine import SampledToken
 from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.metrics import Metrics
@@ -36,7 +38,10 @@ class Form(Protocol):
 
 
 class Reply:
-    """``applied`` is the account of what was applied, without stages and program; the last event repeats it."""
+    """``applied`` is the account of what was applied, without stages and program; the last event repeats it.
+
+    ``hold`` is settled with what ran, whatever the end is.
+    """
 
     def __init__(
         self,
@@ -47,13 +52,17 @@ class Reply:
         *,
         prompt_tokens: int,
         applied: Account,
+        hold: Hold,
     ) -> None:
         self.stages = exchange.stages
+        self._hold = hold
         self._exchange = exchange
         self._transcript = transcript
         self._form = form
         self._metrics = metrics
         self.cached_tokens = 0
+        self.prefilled = 0
+        self.compute_ns = 0
         self._prompt_tokens = prompt_tokens
         self._applied = applied
         self._last_token_ns = 0
@@ -76,18 +85,27 @@ class Reply:
         spent = self.stages.spent_us()
         account = msgspec.structs.replace(self._applied, stages_us=spent, program=report.program)
         usage = Usage(self._prompt_tokens, transcript.completion_tokens, self.cached_tokens)
+        self._close()
         self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)
         return True
 
     def fail(self, error: ZerolayerError) -> None:
         """End with an error."""
+        self._close()
         self._form.fail(error)
         self._metrics.finished("error", self.stages)
 
     def abandon(self) -> None:
         """The client went away; only the account is left."""
+        self._close()
         self._metrics.finished("abort", self.stages)
+
+    def _close(self) -> None:
+        """Settle the budgets, before the last bytes are written: of a prompt only what was read counts."""
+        output = self._transcript.completion_tokens
+        read = self._prompt_tokens if output else min(self._prompt_tokens, self.cached_tokens + self.prefilled)
+        self._hold.settle(Spent(read, output, min(read, self.cached_tokens), self.compute_ns // 1000))
 
     def _observe(self, ended_ns: int) -> None:
         if self._last_token_ns:

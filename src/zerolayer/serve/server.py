@@ -35,7 +35,7 @@ from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
-from zerolayer.serve.gateway import build_keyring
+from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.tables import Rooms, Tables
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Server:
         self._clock_ns = time.monotonic_ns
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
         self.keyring = build_keyring(contract, self._clock_ns, self._helper)
+        self.book = BudgetBook(contract, self._clock_ns, self._helper, contract.listen.port)
         self._build_engine_side(contract, loaded, watchdog)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
         self.pace = Pace(self.guard, self.dispatcher, self.held)
@@ -94,7 +95,7 @@ class Server:
         self.steps = StepClock(
             loaded.engine, self._deliver, self._clock_ns, None, self.programs, self.heartbeat, self.recorder
         )
-        self.guard = build_guard(contract, loaded, self.admission, self.cost)
+        self.guard = build_guard(contract, loaded, self.admission, self.cost, self.book.budgets)
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
         watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
         self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, self.recorder)
@@ -152,6 +153,7 @@ class Server:
         self._helper.shutdown(cancel_futures=True)
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
+        self.book.close()
 
     def reload(self) -> None:
         """Read the certificate again, if there is one; open connections go on."""
@@ -202,6 +204,7 @@ class Server:
         self.pace.sweep(now)
         if self.keyring is not None:
             self.keyring.look()
+        self.book.sync(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:
