@@ -123,12 +123,22 @@ class Account:
         self.held_tokens += tokens
         self.held_us += compute_us
 
-    def spend(self, tokens: int, compute_us: int) -> None:
-        """A started request has ended and has used this much."""
+    def finish(self, held_tokens: int, held_us: int, tokens: int, compute_us: int, now_us: int) -> None:
+        """A started request has ended: what it held is given back, and what it used is poured in."""
+        self.advance(now_us)
         self.running -= 1
+        self.held_tokens -= held_tokens
+        self.held_us -= held_us
         if self.quota.tokens_per_minute:
             self.tokens_debt += tokens * UNIT
         self.used_us += compute_us
+
+    def forget(self, held_tokens: int, held_us: int) -> None:
+        """A request that never started has gone."""
+        self.running -= 1
+        self.held_requests -= 1
+        self.held_tokens -= held_tokens
+        self.held_us -= held_us
 
     def requests(self) -> Level | None:
         """Where the limit of requests stands; None without one."""

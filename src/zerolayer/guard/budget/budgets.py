@@ -23,8 +23,8 @@ _IDLE_SWEEP: Final = 65_536  # keys, before those that hold nothing are forgotte
 class Journal(Protocol):
     """Where states are kept (``journal.py``)."""
 
-    def write(self, account_id: bytes, state: State) -> None:
-        """From now on this is the state after a restart."""
+    def write(self, account: Account) -> None:
+        """From now on this account goes on from here after a restart."""
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -35,29 +35,30 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Hold:
-    """One request's claim on its accounts. ``begin`` after the last decision, then ``settle``; or ``release``."""
+    """One request's claim on its accounts. ``begin`` after the last decision, then ``settle``; or ``release``.
 
-    __slots__ = ("_accounts", "_begun", "_budgets", "_open", "_size")
+    ``roomy``: all that is held was there, so that any smaller size fits without a further look.
+    """
 
-    def __init__(self, budgets: Budgets, accounts: tuple[Account, ...], size: Size) -> None:
+    __slots__ = ("_accounts", "_begun", "_budgets", "_open", "_roomy", "_size")
+
+    def __init__(self, budgets: Budgets, accounts: tuple[Account, ...], size: Size, *, roomy: bool) -> None:
         self._budgets = budgets
         self._accounts = accounts
         self._size = size
+        self._roomy = roomy
         self._open = True
         self._begun = False
 
     def tighten(self, size: Size) -> ZerolayerError | None:
         """The true size is known. The refusal when that does not fit, and then the hold is released."""
         before, self._size = self._size, size
-        now = self._budgets.clock_us()
+        more_tokens, more_us = size.tokens - before.tokens, size.compute_us - before.compute_us
         for account in self._accounts:
-            account.advance(now)
-            account.resize(-before.tokens, -before.compute_us)
-        refusal = None
-        for account in self._accounts:
-            refusal = refusal or account.refusal(size.tokens, size.compute_us, fresh=False)
-        for account in self._accounts:
-            account.resize(size.tokens, size.compute_us)
+            account.resize(more_tokens, more_us)
+        if self._roomy and more_tokens <= 0 and more_us <= 0:
+            return None
+        refusal = self._judge()
         if refusal is not None:
             self.release()
         return refusal
@@ -77,17 +78,28 @@ class Hold:
         if not self._open:
             return
         self._open = False
-        size, budgets = self._size, self._budgets
-        now = budgets.clock_us() if self._accounts else 0
-        for account in self._accounts:
-            account.resize(-size.tokens, -size.compute_us)
-            if self._begun:
-                account.advance(now)
-                account.spend(spent.tokens, spent.compute_us)
+        accounts, size = self._accounts, self._size
+        if not self._begun:
+            for account in accounts:
+                account.forget(size.tokens, size.compute_us)
+        elif accounts:
+            budgets = self._budgets
+            now, tokens = budgets.clock_us(), spent.prompt_tokens + spent.output_tokens
+            for account in accounts:
+                account.finish(size.tokens, size.compute_us, tokens, spent.compute_us, now)
                 budgets.keep(account)
-            else:
-                account.held_requests -= 1
-                account.running -= 1
+
+    def _judge(self) -> ZerolayerError | None:
+        """Whether what is held fits beside all else; its own part does not count twice."""
+        size, now = self._size, self._budgets.clock_us()
+        for account in self._accounts:
+            account.advance(now)
+            account.resize(-size.tokens, -size.compute_us)
+            refusal = account.refusal(size.tokens, size.compute_us, fresh=False)
+            account.resize(size.tokens, size.compute_us)
+            if refusal is not None:
+                return refusal
+        return None
 
     @property
     def levels(self) -> tuple[Level | None, Level | None]:
@@ -123,17 +135,21 @@ class Budgets:
         accounts = self._of.get((identity.tenant, identity.key_id))
         if accounts is None:
             accounts = self._open(identity)
+        roomy = True
         if accounts:
             now = self.clock_us()
             for account in accounts:
                 account.advance(now)
+                if account.refusal(most.tokens, most.compute_us) is None:
+                    continue
+                roomy = False
                 refusal = account.refusal(least.tokens, least.compute_us)
                 if refusal is not None:
                     self.refused += 1
                     raise refusal
             for account in accounts:
                 account.take(most.tokens, most.compute_us)
-        return Hold(self, accounts, most)
+        return Hold(self, accounts, most, roomy=roomy)
 
     def levels(self, identity: Identity) -> tuple[Level | None, Level | None]:
         """Requests and tokens of whoever asks, each of the account that has less left."""
@@ -148,7 +164,7 @@ class Budgets:
     def keep(self, account: Account) -> None:
         """Write what must survive."""
         if self._journal is not None:
-            self._journal.write(account.id, account.state())
+            self._journal.write(account)
 
     def states(self) -> dict[bytes, State]:
         """Of every account that is not idle, those of the last run included that nobody has used since."""

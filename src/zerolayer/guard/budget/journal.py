@@ -22,7 +22,7 @@ from typing import Final
 from zlib import crc32
 
 from zerolayer.errors import StartupError
-from zerolayer.guard.budget.account import State
+from zerolayer.guard.budget.account import Account, State
 
 RECORDS: Final = 65_536  # 4 MB
 _MAGIC: Final = b"zerolayer budget"
@@ -53,14 +53,17 @@ class BudgetJournal:
             raise StartupError(
                 f"{path} cannot be written (errno {error.errno}). Give tenants.state a path in a folder of your own."
             ) from None
-        self._map = mmap.mmap(self._file, 0)
+        self._map = mmap.mmap(self._file, 0, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        self._end = len(self._map)
         self.kept = self._replay()
 
-    def write(self, account_id: bytes, state: State) -> None:
-        """Append one record."""
-        if self._at + _RECORD.size > len(self._map):
+    def write(self, account: Account) -> None:
+        """Append where an account stands."""
+        if self._at + _RECORD.size > self._end:
             self._renew()
-        body = _BODY.pack(account_id, state.requests_debt, state.tokens_debt, state.at_us, state.day, state.used_us)
+        body = _BODY.pack(
+            account.id, account.requests_debt, account.tokens_debt, account.at_us, account.day, account.used_us
+        )
         _RECORD.pack_into(self._map, self._at, crc32(body), body)
         self._at += _RECORD.size
         self._dirty = True
@@ -82,8 +85,8 @@ class BudgetJournal:
         os.close(self._file)
 
     def _format(self, file: int) -> None:
-        os.posix_fallocate(file, 0, _HEADER.size + self._records * _RECORD.size)  # a full disk is told here, not later
-        os.pwrite(file, _HEADER.pack(_MAGIC, _VERSION), 0)
+        # Written rather than reserved: a full disk is told here, and no page is made on the loop later.
+        os.write(file, _HEADER.pack(_MAGIC, _VERSION) + bytes(self._records * _RECORD.size))
 
     def _replay(self) -> dict[bytes, State]:
         """The last state of each account; sets where the next record goes."""
@@ -112,7 +115,7 @@ class BudgetJournal:
         scratch.unlink(missing_ok=True)
         file, _ = _open_locked(scratch)
         self._format(file)
-        fresh = mmap.mmap(file, 0)
+        fresh = mmap.mmap(file, 0, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         at = _HEADER.size
         for account_id, state in states.items():
             body = _BODY.pack(account_id, state.requests_debt, state.tokens_debt, state.at_us, state.day, state.used_us)
@@ -121,7 +124,7 @@ class BudgetJournal:
         scratch.replace(self._path)
         self._map.close()
         os.close(self._file)
-        self._file, self._map, self._at = file, fresh, at
+        self._file, self._map, self._at, self._end = file, fresh, at, len(fresh)
 
 
 def _open_locked(path: Path) -> tuple[int, bool]:
