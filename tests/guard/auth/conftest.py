@@ -21,9 +21,7 @@ class Keys:
         self.mono = 0
         self.folder = KeyFolder(folder)
         documents = self.folder.create(self.now)
-        self.keys = Authenticator(
-            documents.key_set, documents.revocations, lambda: float(self.now), lambda: self.mono
-        )
+        self.keys = Authenticator(documents.key_set, documents.revocations, lambda: float(self.now), lambda: self.mono)
 
     def issue(self, tenant: str = "acme", days: float = 1, **members: object) -> bytes:
         expires = 0 if days == 0 else self.now + int(days * 86_400)

@@ -61,7 +61,14 @@ def test_whatever_is_no_key_is_malformed_and_nothing_else(data):
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"sk-zl1-", b"sk-zl1-" + b"=" * 208, b"sk-zl2-" + b"A" * 208, b"sk-zl1-" + b"+/" * 104, b"sk-zl1-" + b"A" * 209],
+    [
+        b"",
+        b"sk-zl1-",
+        b"sk-zl1-" + b"=" * 208,
+        b"sk-zl2-" + b"A" * 208,
+        b"sk-zl1-" + b"+/" * 104,
+        b"sk-zl1-" + b"A" * 209,
+    ],
 )
 def test_strangers_bytes_are_refused(text):
     with pytest.raises(MalformedKey):
