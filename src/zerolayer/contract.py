@@ -222,9 +222,7 @@ NOT_YET = frozenset(
     }
 )
 # Names that a later version will know; said plainly rather than called unknown.
-_LATER = {
-    "listen.tls": "listen.certificate and listen.key turn TLS on",
-}
+_LATER = {"listen.tls": "listen.certificate and listen.key turn TLS on"}
 # (smaller, larger): the smaller one's default gives way, a given value is refused.
 _AT_MOST = (
     ("context.chunk_tokens", "context.slot_tokens"),
@@ -364,6 +362,11 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
         "listen.admin",
         lambda contract: contract.listen.port == 0 or contract.listen.admin_address[1] != contract.listen.port,
         "It uses the port of the service itself; give --admin another port, as in 127.0.0.1:8001, or move --port.",
+    ),
+    (
+        "tenants.node",
+        lambda contract: contract.tenants.knows_itself,
+        "Nodes that share limits need a key set, and each names itself as it stands in tenants.nodes.",
     ),
     (
         "refusal.message",

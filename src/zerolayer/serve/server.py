@@ -204,7 +204,7 @@ class Server:
         self.pace.sweep(now)
         if self.keyring is not None:
             self.keyring.look()
-        self.book.sync(now)
+        self.book.sweep(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:
