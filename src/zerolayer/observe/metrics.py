@@ -36,6 +36,15 @@ class ProgramState(msgspec.Struct, frozen=True):
     heartbeats: int = 0
 
 
+class KeyState(msgspec.Struct, frozen=True):
+    """What auth and budgets say: keys found by digest, keys looked at, signatures verified, refusals of a limit."""
+
+    hits: int = 0
+    misses: int = 0
+    verified: int = 0
+    limited: int = 0
+
+
 class Gauges(msgspec.Struct, frozen=True):
     """What the rooms above report at a scrape."""
 
@@ -46,6 +55,7 @@ class Gauges(msgspec.Struct, frozen=True):
     connections: int = 0
     glue_share: float | None = None
     programs: ProgramState = ProgramState()
+    keys: KeyState = KeyState()
 
 
 class Histogram:
@@ -170,6 +180,11 @@ class Metrics:
             sorted(dropped),
         )
         yield from _single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
+        keys = gauges.keys
+        yield from _single("zerolayer:auth_cache_hits_total", "counter", "Keys known already.", labels, keys.hits)
+        yield from _single("zerolayer:auth_cache_misses_total", "counter", "Keys looked at.", labels, keys.misses)
+        yield from _single("zerolayer:auth_verifications_total", "counter", "Signatures.", labels, keys.verified)
+        yield from _single("zerolayer:limited_total", "counter", "Requests over a limit.", labels, keys.limited)
         yield from _single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
         yield from _single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)
         if gauges.glue_share is not None:

@@ -33,7 +33,7 @@ from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
+from zerolayer.observe.metrics import Gauges, KeyState, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.tables import Rooms, Tables
@@ -192,8 +192,16 @@ class Server:
                 connections=len(self.connections),
                 glue_share=self.glue.share(self._clock_ns()),
                 programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
+                keys=self._key_state(),
             )
         )
+
+    def _key_state(self) -> KeyState:
+        limited = self.book.budgets.refused
+        if self.keyring is None:
+            return KeyState(limited=limited)
+        counts = self.keyring.authenticator.counts
+        return KeyState(counts.hits, counts.misses, counts.verified, limited)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""
