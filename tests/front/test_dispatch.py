@@ -32,6 +32,7 @@ class Steps:
 
 class Request:
     used_tokens = 5
+    prefilled = 0
 
     def __init__(self, ends_after: int = 100) -> None:
         self.stages = StageClock(0)
