@@ -157,7 +157,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The beginning of a segment. ``before`` is the last hash of the segment before it; ``sequence`` of its first record."""
+    """The beginning of a segment. ``before``: the last hash of the one before it; ``sequence``: of its first record."""
 
     number: int
     sequence: int
