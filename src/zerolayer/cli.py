@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 # Flags of `serve` and `contract`: (name, placeholder, help). Defaults are the contract's, so none is repeated here.
 _FLAGS = (
     ("model", "PATH", "GGUF file, model folder, bundled model (smollm2) or hub name (org/name)"),
-    ("host", "ADDRESS", "address to listen on; other than loopback needs --insecure"),
+    ("host", "ADDRESS", "address to listen on; other than loopback needs --key-set, --client-ca or --insecure"),
     ("port", "PORT", "port of the API"),
     ("admin", "HOST:PORT", "address of /metrics, loopback only"),
     ("slots", "N", "requests that run at once"),
     ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
     ("engine", "KIND", "native, or mock:step_us=5000"),
     ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
+    ("key-set", "FILE", "keyset.json of `zerolayer keys new`; with it every request needs a key"),
     ("certificate", "FILE", "PEM certificate chain; with it the port speaks TLS 1.3 only"),
     ("key", "FILE", "PEM private key of the certificate"),
     ("client-ca", "FILE", "PEM authority; only clients whose certificate it signed may come"),
@@ -82,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
     from zerolayer.check.arguments import add_checks
 
     add_checks(commands)
+    from zerolayer.guard.auth.arguments import add_keys
+
+    add_keys(commands)
     return parser
 
 

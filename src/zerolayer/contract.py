@@ -30,6 +30,7 @@ from zerolayer.contract_source import (
     rendered,
     unknown_variables,
 )
+from zerolayer.contract_tenants import Tenant, Tenants
 from zerolayer.errors import StartupError
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -135,10 +136,6 @@ class Refusal(Struct, frozen=True):
     message: Annotated[str, Meta(min_length=1, max_length=512)] = "All slots are busy; ask again in {ms} ms."
 
 
-class Tenants(Struct, frozen=True):
-    """Key set and limits; this version has none."""
-
-
 class Listen(Struct, frozen=True):
     """Where the server is reached. Port 0 lets the system choose."""
 
@@ -155,7 +152,7 @@ class Listen(Struct, frozen=True):
 
     @property
     def open_to_others(self) -> bool:
-        """Whether other machines may come: by their certificates, or because the operator said so."""
+        """Whether other machines may come without a key: by their certificates, or because the operator said so."""
         return self.insecure or bool(self.client_ca)
 
     @property
@@ -192,8 +189,14 @@ class Contract(Struct, frozen=True):
     freshness: Freshness = Freshness()
     refusal: Refusal = Refusal()
     tenants: Tenants = Tenants()
+    tenant: tuple[Tenant, ...] = ()
     listen: Listen = Listen()
     engine: Engine = Engine()
+
+    @property
+    def open_to_others(self) -> bool:
+        """Whether other machines may come: with keys, with certificates, or because the operator said so."""
+        return bool(self.tenants.key_set) or self.listen.open_to_others
 
 
 class Effective(Struct, frozen=True):
@@ -219,7 +222,6 @@ NOT_YET = frozenset(
 )
 # Names that a later version will know; said plainly rather than called unknown.
 _LATER = {
-    "tenants": "this version has no keys yet",
     "listen.tls": "listen.certificate and listen.key turn TLS on",
 }
 # (smaller, larger): the smaller one's default gives way, a given value is refused.
@@ -334,8 +336,8 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
     ),
     (
         "listen.host",
-        lambda contract: is_loopback(contract.listen.host) or contract.listen.open_to_others,
-        "Without keys only loopback addresses are safe. Use 127.0.0.1, or give --client-ca or --insecure.",
+        lambda contract: is_loopback(contract.listen.host) or contract.open_to_others,
+        "Without keys only loopback addresses are safe. Use 127.0.0.1, or give --key-set, --client-ca or --insecure.",
     ),
     (
         "listen.certificate",

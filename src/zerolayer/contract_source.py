@@ -38,6 +38,7 @@ FLAGS: Mapping[str, str] = {
     "weights": "engine.weights",
     "cors": "listen.cors",
     "insecure": "listen.insecure",
+    "key-set": "tenants.key_set",
     "certificate": "listen.certificate",
     "key": "listen.key",
     "client-ca": "listen.client_ca",

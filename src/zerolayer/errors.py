@@ -51,6 +51,15 @@ class Unauthenticated(ZerolayerError):
     code = "invalid_api_key"
 
 
+class PermissionRefused(ZerolayerError):
+    """The key is valid, and may not do this."""
+
+    status = 403
+    grpc_code = 7
+    kind = "permission_error"
+    code = "permission_denied"
+
+
 class OriginRefused(ZerolayerError):
     """A browser page of another origin asked, and the contract does not allow that origin."""
 
@@ -170,8 +179,8 @@ class StaleInput(ZerolayerError):
     code = "stale_input"
 
 
-class SlotsBusy(ZerolayerError):
-    """No slot can start the request now. ``retry_after_ms`` is an integer of at least 1, rounded up.
+class RetryLater(ZerolayerError):
+    """Not now, but at a known time. ``retry_after_ms`` is an integer of at least 1, rounded up.
 
     With a ``ticket`` the start is booked: whoever sends the same request again at that time is served.
     """
@@ -179,12 +188,32 @@ class SlotsBusy(ZerolayerError):
     status = 429
     grpc_code = 8
     kind = "rate_limit_error"
-    code = "slots_busy"
 
     def __init__(self, message: str, *, retry_after_ms: int, ticket: str | None = None) -> None:
         super().__init__(message)
         self.retry_after_ms = max(1, retry_after_ms)
         self.ticket = ticket
+
+
+class SlotsBusy(RetryLater):
+    """No slot can start the request now."""
+
+    code = "slots_busy"
+
+
+class RateLimited(RetryLater):
+    """The key, or its tenant, has used what it may use in this time."""
+
+    code = "rate_limit_exceeded"
+
+
+class BudgetSpent(ZerolayerError):
+    """A prepaid budget is used up, or a request is larger than its limit: coming back soon cannot help."""
+
+    status = 429
+    grpc_code = 8
+    kind = "insufficient_quota"
+    code = "insufficient_quota"
 
 
 class BeyondHorizon(ZerolayerError):

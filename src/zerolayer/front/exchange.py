@@ -7,19 +7,23 @@ from typing import Final, Protocol
 
 from zerolayer.errors import (
     BeyondHorizon,
+    BudgetSpent,
     DeadlineExpired,
     DeadlineMissed,
     Infeasible,
     InvalidRequest,
     MethodNotAllowed,
-    SlotsBusy,
+    PermissionRefused,
+    RetryLater,
     StaleInput,
+    Unauthenticated,
     Unavailable,
     ZerolayerError,
 )
 from zerolayer.front.caller import Caller
 from zerolayer.front.defect import log_defect
 from zerolayer.front.site import Header, Site
+from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.observe.stages import Stage, StageClock
 from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_reply import retry_headers
@@ -34,7 +38,12 @@ _EVENT_STREAM: Final[tuple[Header, ...]] = (
 # A server that drains comes back as another process; a second is about what that takes.
 _AWAY: Final[tuple[Header, ...]] = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
-_NO_RETRY: Final = (InvalidRequest, Infeasible, BeyondHorizon, DeadlineExpired, DeadlineMissed, StaleInput)
+_NO_RETRY: Final = (
+    InvalidRequest, Infeasible, BeyondHorizon, BudgetSpent, DeadlineExpired, DeadlineMissed, StaleInput,
+    Unauthenticated, PermissionRefused,
+)  # fmt: skip
+# RFC 9110 section 11.6.1: a 401 says how to come in.
+_CHALLENGE: Final[tuple[Header, ...]] = ((b"www-authenticate", b'Bearer realm="zerolayer"'),)
 
 NEVER: Final = 1 << 63
 Action = Callable[["Exchange"], None]
@@ -81,7 +90,7 @@ class Exchange:
 
     __slots__ = (
         "_connection", "_left", "_parked", "_site", "action", "allow", "body", "deadline_ns", "expired", "explain",
-        "head", "intake", "media", "more_headers", "on_gone", "request_id", "stages", "streaming",
+        "head", "identity", "intake", "media", "more_headers", "on_gone", "request_id", "stages", "streaming",
     )  # fmt: skip
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
@@ -95,6 +104,7 @@ class Exchange:
         self.allow = b""
         self.on_gone: Callable[[], None] | None = None
         self.streaming = False
+        self.identity: Identity = ANYONE  # set on the head, before anything else is looked at
         self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
         self.media: tuple[Header, ...] = _EVENT_STREAM
         self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
@@ -106,8 +116,10 @@ class Exchange:
         site.glue.enter(first_byte_ns)
 
     @property
-    def credential(self) -> str:
-        """Whom bookings belong to until keys exist: a certificate's name, a local user, or an address without port."""
+    def credential(self) -> str | bytes:
+        """Whom bookings belong to: a key, else a certificate's name, a local user, or an address without port."""
+        if self.identity.keyed:
+            return self.identity.key_id
         caller = self._connection.caller
         return caller.subject or caller.address or f"uid {caller.uid}"
 
@@ -196,14 +208,14 @@ class Exchange:
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()
-        if isinstance(error, SlotsBusy):
+        if isinstance(error, RetryLater):
             extra = retry_headers(error)
         elif isinstance(error, Unavailable):
             extra = _AWAY
         elif isinstance(error, MethodNotAllowed):
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
-            extra = _FINAL
+            extra = (*_CHALLENGE, *_FINAL) if isinstance(error, Unauthenticated) else _FINAL
         return error.status, (JSON, *extra), error_body(error)
 
     def _finish(self) -> None:

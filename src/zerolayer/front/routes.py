@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from zerolayer.errors import MethodNotAllowed, NotFound, ZerolayerError
+from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.exchange import Action, Exchange
 from zerolayer.front.gate import Gate
 from zerolayer.front.grpc import Calls
 from zerolayer.front.site import Header
 from zerolayer.wire.grpc import is_grpc
+from zerolayer.wire.http1 import Head
 
 _MAX_PREFLIGHT_BYTES: Final = 2048
 
@@ -18,12 +20,20 @@ _MAX_PREFLIGHT_BYTES: Final = 2048
 class Routes:
     """``table`` is path -> method -> action; a path that ends in ``/`` stands for everything below it.
 
-    ``calls`` are gRPC's paths, told from the others by the request's content type.
+    ``calls`` are gRPC's paths, told from the others by the request's content type. With a ``doorkeeper`` no path says
+    anything to whoever has no key, not even that it does not exist.
     """
 
-    def __init__(self, gate: Gate, table: Mapping[str, Mapping[str, Action]], calls: Calls | None = None) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        table: Mapping[str, Mapping[str, Action]],
+        calls: Calls | None = None,
+        doorkeeper: Doorkeeper | None = None,
+    ) -> None:
         self._gate = gate
         self._calls = calls
+        self._doorkeeper = doorkeeper
         self._exact = {path: actions for path, actions in table.items() if not path.endswith("/")}
         self._below = {path: actions for path, actions in table.items() if path.endswith("/")}
 
@@ -32,15 +42,18 @@ class Routes:
         head = exchange.head
         if self._calls is not None and is_grpc(head.get(b"content-type")):
             refusal = self._calls.check(exchange)  # first, for it also sets the form in which errors are told
-            return self._gate.check_caller(head) or refusal
-        refusal = self._gate.check(head)
+            return self._gate.check_caller(head) or self._ask_for_key(exchange) or refusal
+        refusal = self._gate.check_caller(head)
+        if refusal is None and not self._is_preflight(head):
+            refusal = self._ask_for_key(exchange)
+        refusal = refusal or self._gate.check_body(head)
         if refusal is not None:
             return refusal
         actions = self._find(head.path)
         if actions is None:
             return NotFound("there is nothing at this path; /v1/chat/completions, /v1/completions and /v1/models exist")
         action = actions.get("GET" if head.method == "HEAD" else head.method)
-        if action is None and head.method == "OPTIONS" and head.get(b"origin") in self._gate.origins:
+        if action is None and self._is_preflight(head):
             action = _preflight
         allowed = sorted({*actions, "HEAD"} if "GET" in actions else actions)
         exchange.allow = ", ".join(allowed).encode("ascii")
@@ -48,6 +61,13 @@ class Routes:
             return MethodNotAllowed(f"this path does not take that method; use {' or '.join(allowed)}")
         exchange.action = action
         return None
+
+    def _ask_for_key(self, exchange: Exchange) -> ZerolayerError | None:
+        return None if self._doorkeeper is None else self._doorkeeper.check(exchange)
+
+    def _is_preflight(self, head: Head) -> bool:
+        """A browser's question before its call: it never carries a key, and the answer names methods only."""
+        return head.method == "OPTIONS" and head.get(b"origin") in self._gate.origins
 
     def _find(self, path: str) -> Mapping[str, Action] | None:
         actions = self._exact.get(path)

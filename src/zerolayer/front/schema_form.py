@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from zerolayer.errors import SlotsBusy, ZerolayerError
+from zerolayer.errors import RetryLater, ZerolayerError
 from zerolayer.front.exchange import ErrorReply, Exchange, Headers
 from zerolayer.front.gate import PROTOBUF_MEDIA
 from zerolayer.front.site import Header
@@ -73,7 +73,7 @@ class HttpFraming:
 
 
 def _explain(error: ZerolayerError) -> ErrorReply:
-    retry = retry_headers(error) if isinstance(error, SlotsBusy) else ()
+    retry = retry_headers(error) if isinstance(error, RetryLater) else ()
     return error.status, (PROTOBUF, *retry), error_message(error)
 
 

@@ -18,6 +18,7 @@ from zerolayer.contract import Contract
 from zerolayer.errors import Unavailable
 from zerolayer.front.defect import on_loop_exception
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.held import HeldClients
 from zerolayer.front.pace import Pace
 from zerolayer.front.site import ConnectionLimits, Peer, Site
@@ -34,6 +35,7 @@ from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
+from zerolayer.serve.gateway import build_keyring
 from zerolayer.serve.tables import Rooms, Tables
 
 if TYPE_CHECKING:
@@ -65,12 +67,14 @@ class Server:
         self._sweep_s = sweep_s
         self._clock_ns = time.monotonic_ns
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
+        self.keyring = build_keyring(contract, self._clock_ns, self._helper)
         self._build_engine_side(contract, loaded, watchdog)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
         self.pace = Pace(self.guard, self.dispatcher, self.held)
         site = self._build_site(limits, self.metrics, self.glue, contract)
         rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper)
-        self.tables = Tables(rooms, self._clock_ns, self._render_metrics)
+        doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
+        self.tables = Tables(rooms, self._clock_ns, self._render_metrics, doorkeeper)
         self.calls = self.tables.calls
         self.grpc_health = self.tables.grpc_health
         admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
@@ -196,6 +200,8 @@ class Server:
         self._supervisor.look(now)
         self.grpc_health.refresh()  # after the look, so that it tells what was seen
         self.pace.sweep(now)
+        if self.keyring is not None:
+            self.keyring.look()
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:

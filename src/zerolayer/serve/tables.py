@@ -12,6 +12,7 @@ from zerolayer.contract import Contract
 from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.exchange import Action
 from zerolayer.front.gate import Gate, hosts_of
 from zerolayer.front.generate import Answer, Generator
@@ -47,10 +48,17 @@ class Rooms:
 
 
 class Tables:
-    """All answers of one server; ``render_metrics`` gives the body of ``/metrics``."""
+    """All answers of one server; ``render_metrics`` gives the body of ``/metrics``, ``doorkeeper`` asks for keys."""
 
-    def __init__(self, rooms: Rooms, clock_ns: Callable[[], int], render_metrics: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        rooms: Rooms,
+        clock_ns: Callable[[], int],
+        render_metrics: Callable[[], bytes],
+        doorkeeper: Doorkeeper | None = None,
+    ) -> None:
         self._rooms = rooms
+        self._doorkeeper = doorkeeper
         self._limits = body_limits(rooms.contract)
         self.models = self._build_models()
         guard = rooms.guard
@@ -75,9 +83,9 @@ class Tables:
         hosts, admin_hosts = hosts_of(listen)
         origins = self._rooms.site.origins
         return Routers(
-            service=Routes(Gate(hosts, origins, BODY_MEDIA), table, self.calls),
+            service=Routes(Gate(hosts, origins, BODY_MEDIA), table, self.calls, self._doorkeeper),
             # No browser and no foreign name reaches a Unix socket, and gRPC gives its path as the host.
-            local=Routes(Gate(origins=origins, media=BODY_MEDIA), table, self.calls),
+            local=Routes(Gate(origins=origins, media=BODY_MEDIA), table, self.calls, self._doorkeeper),
             admin=Routes(Gate(admin_hosts), admin),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from zerolayer.errors import SlotsBusy, ZerolayerError
+from zerolayer.errors import RetryLater, ZerolayerError
 from zerolayer.wire.openai_logprobs import LogprobWriter, TokenBytes
 from zerolayer.wire.schema import Account, FinishReason, Route, TokenLogprob, Usage
 
@@ -137,7 +137,7 @@ def usage_member(usage: Usage) -> bytes:
 
 def error_body(error: ZerolayerError) -> bytes:
     """``{"error": {...}}``; a refusal for lack of slots also says ``retry_after_ms``."""
-    retry_after_ms = error.retry_after_ms if isinstance(error, SlotsBusy) else None
+    retry_after_ms = error.retry_after_ms if isinstance(error, RetryLater) else None
     member = _Error(error.message, error.kind, error.param, error.code, retry_after_ms)
     return b'{"error":' + msgspec.json.encode(member) + b"}"
 

@@ -1,0 +1,35 @@
+"""The sections ``[tenants]`` and ``[[tenant]]`` of the contract: whose keys are taken, and what each may use."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+_Path = Annotated[str, Meta(max_length=4096)]
+_Limit = Annotated[int, Meta(ge=0, lt=1 << 32)]
+_ComputeUs = Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
+class Tenants(Struct, frozen=True):
+    """Whose keys are taken, and what each tenant may use where no ``[[tenant]]`` says otherwise; 0 = no limit."""
+
+    key_set: _Path = ""  # keyset.json of `zerolayer keys new`; empty: no keys, and loopback only
+    revocations: _Path = ""  # empty: revoked.json beside the key set
+    root: Annotated[str, Meta(pattern=r"([A-Za-z0-9+/]{43}=)?")] = ""  # empty: the root that the key set names at start
+    revocations_max_age_s: Annotated[int, Meta(ge=0, le=31_536_000)] = 0  # with an older list nobody comes in; 0 = any
+    state: _Path = ""  # budgets that survive a restart; empty: in the user's state folder, by port
+    requests_per_minute: _Limit = 0
+    tokens_per_minute: _Limit = 0
+    concurrent: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
+    compute_us_per_day: _ComputeUs = 0
+
+
+class Tenant(Struct, frozen=True):
+    """What one tenant may use with all its keys; 0 = no limit."""
+
+    name: Annotated[str, Meta(pattern=r"[a-z0-9][a-z0-9._-]{0,23}")]
+    requests_per_minute: _Limit = 0
+    tokens_per_minute: _Limit = 0
+    concurrent: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
+    compute_us_per_day: _ComputeUs = 0
