@@ -68,6 +68,7 @@ class Generator:
 
     def generate(self, exchange: Exchange, decode: Decode) -> None:
         """From a complete body to a running request, or to an error reply."""
+        exchange.record()
         try:
             request = decode(exchange.body, self._limits)
             exchange.mark(Stage.PARSE)
@@ -182,6 +183,8 @@ class Generator:
         if prompt.truncated:
             exchange.more_headers += ((b"x-zl-truncated", b"%d" % prompt.truncated),)
         exchange.on_gone = partial(self._abandon, reservation.slot, reply)
+        if exchange.receipt is not None:
+            exchange.receipt.began(reply, generation.max_tokens, arrival.limits.end_ms)
         exchange.mark(Stage.GUARD)
         self._dispatcher.start(reservation.slot, generation, reply)
 

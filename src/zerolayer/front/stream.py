@@ -49,19 +49,26 @@ class Reply:
         applied: Account,
     ) -> None:
         self.stages = exchange.stages
+        self.tenant = exchange.identity.tenant
+        self.compute_ns = 0  # charged to it so far, nanoseconds of one core
         self._exchange = exchange
         self._transcript = transcript
         self._form = form
         self._metrics = metrics
         self.cached_tokens = 0
-        self._prompt_tokens = prompt_tokens
+        self.prompt_tokens = prompt_tokens
         self._applied = applied
         self._last_token_ns = 0
 
     @property
+    def completion_tokens(self) -> int:
+        """Tokens chosen so far."""
+        return self._transcript.completion_tokens
+
+    @property
     def used_tokens(self) -> int:
         """Tokens of the slot that are in use."""
-        return self._prompt_tokens + self._transcript.completion_tokens
+        return self.prompt_tokens + self._transcript.completion_tokens
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
@@ -75,13 +82,17 @@ class Reply:
         self._exchange.mark(Stage.FRAME)
         spent = self.stages.spent_us()
         account = msgspec.structs.replace(self._applied, stages_us=spent, program=report.program)
-        usage = Usage(self._prompt_tokens, transcript.completion_tokens, self.cached_tokens)
+        usage = Usage(self.prompt_tokens, transcript.completion_tokens, self.cached_tokens)
+        if self._exchange.receipt is not None:
+            self._exchange.receipt.finished(reason.value)
         self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)
         return True
 
     def fail(self, error: ZerolayerError) -> None:
         """End with an error."""
+        if self._exchange.receipt is not None:
+            self._exchange.receipt.failed(error)
         self._form.fail(error)
         self._metrics.finished("error", self.stages)
 
@@ -94,6 +105,8 @@ class Reply:
             self._metrics.between_tokens.observe((ended_ns - self._last_token_ns) * _NS)
         else:
             self.stages.first_token()
+            if self._exchange.receipt is not None and not self._exchange.receipt.first_token_ns:
+                self._exchange.receipt.first_token_ns = ended_ns
             self._metrics.first_token.observe((ended_ns - self.stages.started_ns) * _NS)
         self._last_token_ns = ended_ns
 
