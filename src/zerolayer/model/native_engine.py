@@ -55,6 +55,7 @@ class NativeEngine:
         kernels: str | None = None,
         prefixes: int = 0,
         prefix_tokens: int = 0,
+        salt_share: float = 1.0,
         exact: bool = False,
         bloom: bool = False,
         stop_ids: Sequence[int] = (),
@@ -66,7 +67,8 @@ class NativeEngine:
 
         ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
         ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
-        ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept. ``stop_ids`` end a
+        ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept; one salt fills at
+        most ``salt_share`` of them. ``stop_ids`` end a
         generation unless it asks to ignore them. ``cores`` pins the workers, all threads but the one that calls
         ``step``. Raises ``StartupError`` when memory or the kernel set is missing.
         """
@@ -99,7 +101,8 @@ class NativeEngine:
             vocabulary=config.vocabulary,
             notes=(*notes, *pinning, f"{native.bytes >> 20} MB of memory, taken at start", page_note(native.bytes)),
         )
-        return cls(native, info, stop_ids, PrefixCache(entries=prefixes, entry_tokens=prefix_tokens))
+        kept = PrefixCache(entries=prefixes, entry_tokens=prefix_tokens, salt_share=salt_share)
+        return cls(native, info, stop_ids, kept)
 
     def describe(self) -> EngineInfo:
         return self._info
