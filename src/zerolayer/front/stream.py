@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import JSON, Exchange
 from zerolayer.front.transcript import Transcript
+from zerolayer.front.watch import Watch
 from zerolayer.model.engine import SampledToken
 from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.metrics import Metrics
@@ -59,6 +61,7 @@ class Reply:
         self.prompt_tokens = prompt_tokens
         self._applied = applied
         self._last_token_ns = 0
+        self.watch: Watch | None = None  # who else sees the tokens
 
     @property
     def completion_tokens(self) -> int:
@@ -73,21 +76,40 @@ class Reply:
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
         self._observe(report.ended_ns)
+        if self.watch is not None:
+            token = self.watch.take(token)
         transcript = self._transcript
         text = transcript.push(token)
         reason = transcript.reason
         if reason is None:
             self._form.grow(text)
             return False
+        self._finish(text, reason, report.program)
+        return True
+
+    def replay(self, tokens: Sequence[SampledToken], program: str) -> None:
+        """Answer with tokens that were kept from an equal request, all at once. Nothing is computed."""
+        self.cached_tokens = self.prompt_tokens
+        transcript, text = self._transcript, ""
+        for token in tokens:
+            shown = token if self.watch is None else self.watch.take(token)
+            text += transcript.push(shown)
+        self._finish(text, transcript.reason or FinishReason.STOP, program)
+
+    def _finish(self, text: str, reason: FinishReason, program: str) -> None:
+        transcript = self._transcript
         self._exchange.mark(Stage.FRAME)
         spent = self.stages.spent_us()
-        account = msgspec.structs.replace(self._applied, stages_us=spent, program=report.program)
+        account = msgspec.structs.replace(
+            self._applied, stages_us=spent, program=program, compute_us=self.compute_ns // 1000
+        )
         usage = Usage(self.prompt_tokens, transcript.completion_tokens, self.cached_tokens)
         if self._exchange.receipt is not None:
             self._exchange.receipt.finished(reason.value)
+        if self.watch is not None:
+            self.watch.complete(reason, program)
         self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)
-        return True
 
     def fail(self, error: ZerolayerError) -> None:
         """End with an error."""

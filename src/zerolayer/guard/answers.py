@@ -17,14 +17,17 @@ from zerolayer.wire.schema import FinishReason, Request, Tier
 
 _TOKEN_BYTES = 200  # of one kept token without log probabilities, measured, rounded up
 _ALTERNATIVE_BYTES = 120
+_ID_BYTES = 36
 _ANSWER_BYTES = 600
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The tokens of a complete answer, the last with its finish reason or cut by a stop string."""
+    """The tokens of a complete answer, and what they were an answer to: the prompt as the model read it."""
 
     tokens: tuple[SampledToken, ...]
-    prompt_tokens: int
+    prompt_ids: Sequence[int]
+    truncated: int  # messages of the request that are not in it
+    duplicates: int
     max_tokens: int
     program: str
 
@@ -85,7 +88,7 @@ class AnswerCache:
 
     def keep(self, key: bytes, salt: bytes, answer: Answer) -> None:
         """Keep a complete answer. One that alone is more than its share is not kept."""
-        size = _size(answer.tokens)
+        size = _size(answer)
         most = int(self._most * self._share) if salt else self._most
         if size > most or key in self._kept:
             return
@@ -108,27 +111,35 @@ class AnswerCache:
 
 
 class AnswerKeeper:
-    """Collects the tokens of one answer, and keeps them once it is complete."""
+    """Collects the tokens of one answer, and keeps them once it is complete. ``begun`` is it without tokens.
 
-    def __init__(self, cache: AnswerCache, key: bytes, salt: bytes, request: Request, default_max_tokens: int) -> None:
+    ``least``: an answer that was cut by a lower ``max_tokens`` is not kept. Where the request names none, it gets what
+    its deadline allows, which depends on the load.
+    """
+
+    def __init__(self, cache: AnswerCache, key: bytes, salt: bytes, begun: Answer, least: int) -> None:
         self._cache = cache
         self._key = key
         self._salt = salt
-        # With no number of its own a request gets what its deadline allows, which depends on the load.
-        self._cut = None if request.max_tokens is not None else default_max_tokens
+        self._begun = begun
+        self._least = least
         self._tokens: list[SampledToken] = []
 
     def take(self, token: SampledToken) -> None:
         """One more token of the answer."""
         self._tokens.append(token)
 
-    def complete(self, reason: FinishReason, prompt_tokens: int, max_tokens: int, program: str) -> None:
+    def complete(self, reason: FinishReason, program: str) -> None:
         """The answer is complete."""
-        if reason is FinishReason.LENGTH and self._cut is not None and max_tokens < self._cut:
+        begun = self._begun
+        if reason is FinishReason.LENGTH and begun.max_tokens < self._least:
             return
-        self._cache.keep(self._key, self._salt, Answer(tuple(self._tokens), prompt_tokens, max_tokens, program))
+        answer = msgspec.structs.replace(begun, tokens=tuple(self._tokens), program=program)
+        self._cache.keep(self._key, self._salt, answer)
 
 
-def _size(tokens: Sequence[SampledToken]) -> int:
+def _size(answer: Answer) -> int:
+    tokens = answer.tokens
     alternatives = sum([len(token.logprob.top) + 1 for token in tokens if token.logprob is not None])
-    return _ANSWER_BYTES + len(tokens) * _TOKEN_BYTES + alternatives * _ALTERNATIVE_BYTES
+    prompt = len(answer.prompt_ids) * _ID_BYTES
+    return _ANSWER_BYTES + prompt + len(tokens) * _TOKEN_BYTES + alternatives * _ALTERNATIVE_BYTES

@@ -160,7 +160,6 @@ class PrefixCache:
                 del self._by_key[key]
         return number
 
-
     def _forget_one(self, salt: bytes) -> None:
         left = self._by_salt[salt] - 1
         if left:

@@ -36,6 +36,14 @@ class ProgramState(msgspec.Struct, frozen=True):
     heartbeats: int = 0
 
 
+class AnswerState(msgspec.Struct, frozen=True):
+    """The cache of whole answers."""
+
+    hits: int
+    misses: int
+    bytes: int
+
+
 class Gauges(msgspec.Struct, frozen=True):
     """What the rooms above report at a scrape."""
 
@@ -50,6 +58,7 @@ class Gauges(msgspec.Struct, frozen=True):
     accounted_ns: int = 0  # wall time that ``compute_ns`` is about
     compute_ns: Mapping[str, int] = {}  # core-nanoseconds by tenant; they sum to accounted_ns x cores
     ledger_records: int | None = None
+    answers: AnswerState | None = None
 
 
 class Histogram:
@@ -199,6 +208,11 @@ class Metrics:
                 "tenant",
                 [(tenant, core_ns / 1000) for tenant, core_ns in spent],
             )
+        answers = gauges.answers
+        if answers is not None:
+            found = [("hit", answers.hits), ("miss", answers.misses)]
+            yield from _family("zerolayer:answer_cache_total", "counter", "Kept answers.", labels, "found", found)
+            yield from _single("zerolayer:answer_cache_bytes", "gauge", "What they take.", labels, answers.bytes)
         if gauges.ledger_records is not None:
             yield from _single(
                 "zerolayer:ledger_records_total", "counter", "Records written.", labels, gauges.ledger_records

@@ -22,9 +22,11 @@ from zerolayer.front.defect import on_loop_exception
 from zerolayer.front.dispatch import Charges, Dispatcher
 from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.held import HeldClients
+from zerolayer.front.keeping import Keeping
 from zerolayer.front.pace import Pace
 from zerolayer.front.site import ConnectionLimits, Peer, Site
 from zerolayer.front.supervision import Supervisor
+from zerolayer.guard.answers import AnswerCache
 from zerolayer.guard.deadline.admission import build_admission
 from zerolayer.guard.guard import build_guard
 from zerolayer.model.cost import CostTable
@@ -36,7 +38,7 @@ from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
+from zerolayer.observe.metrics import AnswerState, Gauges, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import build_keyring
 from zerolayer.serve.records import Records
@@ -77,7 +79,8 @@ class Server:
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
         self.pace = Pace(self.guard, self.dispatcher, self.held)
         site = self._build_site(limits, self.metrics, self.glue, contract)
-        rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper)
+        self.keeping = _build_keeping(contract)
+        rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper, self.keeping)
         doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
         self.tables = Tables(rooms, self._clock_ns, self._render_metrics, doorkeeper)
         self.calls = self.tables.calls
@@ -222,6 +225,7 @@ class Server:
                 cores=self.meter.cores,
                 accounted_ns=self.meter.wall_ns,
                 compute_ns=self.meter.totals,
+                answers=_answers(self.keeping),
                 ledger_records=None if ledger is None else ledger.records,
             )
         )
@@ -247,3 +251,18 @@ class Server:
                 return False
             await asyncio.sleep(0.01)
         return True
+
+
+def _build_keeping(contract: Contract) -> Keeping | None:
+    """The cache of whole answers, if the contract has one."""
+    cache = contract.cache
+    if not cache.answers_mb:
+        return None
+    return Keeping(AnswerCache(cache.answers_mb << 20, cache.tenant_share), contract.limits.default_max_tokens)
+
+
+def _answers(keeping: Keeping | None) -> AnswerState | None:
+    if keeping is None:
+        return None
+    cache = keeping.cache
+    return AnswerState(cache.hits, cache.misses, cache.bytes)

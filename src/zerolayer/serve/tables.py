@@ -22,6 +22,7 @@ from zerolayer.front.grpc_inference import SERVICE, GrpcFraming, inference_metho
 from zerolayer.front.grpc_reflection import Reflection
 from zerolayer.front.held import HeldClients
 from zerolayer.front.inference import Inference
+from zerolayer.front.keeping import Keeping
 from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
 from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
@@ -45,6 +46,7 @@ class Rooms:
     held: HeldClients
     site: Site
     helper: Executor
+    keeping: Keeping | None = None
 
 
 class Tables:
@@ -105,6 +107,7 @@ class Tables:
             helper=rooms.helper,
             held=rooms.held,
             answer=answer,
+            keeping=rooms.keeping,
         )
 
     def _build_models(self) -> Models:
