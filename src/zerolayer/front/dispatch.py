@@ -46,6 +46,7 @@ class Running(Protocol):
     tenant: str  # who is charged for it
     compute_ns: int  # what was charged so far, nanoseconds of one core
     cached_tokens: int  # of the prompt, kept from an earlier one
+    prefilled: int  # of the prompt, read so far
 
     @property
     def used_tokens(self) -> int:
@@ -117,6 +118,7 @@ class Dispatcher:
             request = running[report.prefill_slot]
             if request is not None:
                 request.stages.step(started, ended)
+                request.prefilled += report.prefill_tokens
         for slot in report.released:
             self._slots.release(slot)  # before the replies, which tell the load
         for token in report.tokens:

@@ -204,6 +204,10 @@ class Exchange:
         """Who asks: the process behind a Unix socket, the certificate behind TLS."""
         return self._connection.caller
 
+    def wall_s(self) -> float:
+        """The wall clock, in Unix seconds."""
+        return self._site.wall_s()
+
     def gone(self) -> None:
         """The client is away: nothing more can be written."""
         on_gone, self.on_gone = self.on_gone, None

@@ -13,15 +13,17 @@ from functools import partial
 
 import msgspec
 
-from zerolayer.errors import ZerolayerError
+from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import HIT, MISS, Keeping
+from zerolayer.front.limit_headers import limit_headers
 from zerolayer.front.site import Header, Site
 from zerolayer.front.stream import BodyForm, EventForm, Form, Reply
 from zerolayer.front.transcript import Transcript
 from zerolayer.front.watch import Watch, audited, with_logprobs
+from zerolayer.guard.budget.budgets import Size
 from zerolayer.guard.freshness import Verdict
 from zerolayer.guard.guard import Arrival, Guard, Held, Prompt, Reservation
 from zerolayer.model.engine import Generation
@@ -85,6 +87,7 @@ class Generator:
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=self._wall_ms(),
+                identity=exchange.identity,
             )
             exchange.more_headers = _extra(arrival, arrival.verdict)
             if arrival.verdict.wait_ms:
@@ -112,9 +115,13 @@ class Generator:
         exchange.on_gone = self._loop.call_later(arrival.verdict.wait_ms / 1000, come).cancel
 
     def _reserve(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
-        if self._answered(exchange, request, arrival):
-            return
-        answer = self._guard.reserve(request, arrival)
+        try:
+            if self._answered(exchange, request, arrival):
+                return
+            answer = self._guard.reserve(request, arrival)
+        except (RateLimited, BudgetSpent):
+            exchange.more_headers += limit_headers(self._guard.budgets.levels(arrival.identity), exchange)
+            raise
         exchange.mark(Stage.GUARD)
         if isinstance(answer, Held):
             self._held.add(exchange, answer, partial(self._granted, request, arrival))
@@ -187,8 +194,9 @@ class Generator:
             self._site.metrics,
             prompt_tokens=len(prompt.ids),
             applied=_applied(arrival, verdict, prompt, generation.max_tokens),
+            hold=reservation.hold,
         )
-        exchange.more_headers = _extra(arrival, verdict)
+        exchange.more_headers = _extra(arrival, verdict) + limit_headers(reservation.hold.levels, exchange)
         if prompt.truncated:
             exchange.more_headers += ((b"x-zl-truncated", b"%d" % prompt.truncated),)
         exchange.on_gone = partial(self._abandon, reservation.slot, reply)
@@ -208,17 +216,26 @@ class Generator:
         kept = keeping.find(exchange, key)
         if kept is None:
             return False
-        self._guard.check(request)
+        self._guard.check(request, arrival.identity)
+        size = Size(len(kept.prompt_ids) + len(kept.tokens))
+        hold = self._guard.budgets.reserve(arrival.identity, size, size)
+        hold.begin()
         transcript, form = self._answer(exchange, request)
         prompt = Prompt(kept.prompt_ids, kept.truncated, kept.duplicates)
         applied = _applied(arrival, arrival.verdict, prompt, kept.max_tokens)
         reply = Reply(
-            exchange, transcript, form, self._site.metrics, prompt_tokens=len(kept.prompt_ids), applied=applied
+            exchange,
+            transcript,
+            form,
+            self._site.metrics,
+            prompt_tokens=len(kept.prompt_ids),
+            applied=applied,
+            hold=hold,
         )
         if exchange.receipt is not None:
             exchange.receipt.began(reply, kept.max_tokens, arrival.limits.end_ms)
             exchange.receipt.answer_cached = True
-        exchange.more_headers = (*exchange.more_headers, HIT)
+        exchange.more_headers += (HIT, *limit_headers(hold.levels, exchange))
         if prompt.truncated:
             exchange.more_headers += ((b"x-zl-truncated", b"%d" % prompt.truncated),)
         rules = self._rules(exchange)
@@ -235,7 +252,7 @@ class Generator:
         generation = msgspec.structs.replace(generation, salt=exchange.identity.salt)
         keeper = None if self._keeping is None else self._keeping.keeper(exchange, request, prompt, generation)
         if keeper is not None:
-            exchange.more_headers = (*exchange.more_headers, MISS)
+            exchange.more_headers += (MISS,)
         rules = self._rules(exchange)
         if not rules:
             if keeper is not None:

@@ -11,6 +11,7 @@ from zerolayer.guard.identity import Identity
 from zerolayer.guard.ledger.audit import Audit, Level
 from zerolayer.guard.ledger.ledger import Ledger
 from zerolayer.guard.ledger.record import MODEL_BYTES, Entry, Flag, Match, Meter, Outcome, fit
+from zerolayer.guard.spent import Spent
 from zerolayer.observe.compute import IDLE, ComputeMeter
 from zerolayer.observe.stages import StageClock
 
@@ -37,17 +38,8 @@ class Work(Protocol):
 
     compute_ns: int
 
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of the prompt."""
-
-    @property
-    def completion_tokens(self) -> int:
-        """Tokens chosen so far."""
-
-    @property
-    def cached_tokens(self) -> int:
-        """Tokens of the prompt that were kept from an earlier one."""
+    def spent(self) -> Spent:
+        """What ran so far."""
 
 
 class Watch(Protocol):
@@ -139,11 +131,12 @@ class Books:
             deadline_ms=receipt.deadline_ms,
         )
         for work in receipt.works:
-            entry.completion_tokens += work.completion_tokens
+            spent = work.spent()
+            entry.completion_tokens += spent.output_tokens
             entry.core_ns += work.compute_ns
-        for work in receipt.prompts:
-            entry.prompt_tokens += work.prompt_tokens
-            entry.cached_tokens += work.cached_tokens
+            if work in receipt.prompts:
+                entry.prompt_tokens += spent.prompt_tokens
+                entry.cached_tokens += spent.cached_tokens
         if self._audit.level(tenant) is Level.OFF:
             entry.flags |= Flag.UNNAMED
         else:

@@ -11,6 +11,8 @@ from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import JSON, Exchange
 from zerolayer.front.transcript import Transcript
 from zerolayer.front.watch import Watch
+from zerolayer.guard.budget.budgets import Hold
+from zerolayer.guard.spent import Spent
 from zerolayer.model.engine import SampledToken
 from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.metrics import Metrics
@@ -38,7 +40,10 @@ class Form(Protocol):
 
 
 class Reply:
-    """``applied`` is the account of what was applied, without stages and program; the last event repeats it."""
+    """``applied`` is the account of what was applied, without stages and program; the last event repeats it.
+
+    ``hold`` is settled with what ran, whatever the end is.
+    """
 
     def __init__(
         self,
@@ -49,24 +54,28 @@ class Reply:
         *,
         prompt_tokens: int,
         applied: Account,
+        hold: Hold,
     ) -> None:
         self.stages = exchange.stages
         self.tenant = exchange.identity.tenant
-        self.compute_ns = 0  # charged to it so far, nanoseconds of one core
+        self._hold = hold
         self._exchange = exchange
         self._transcript = transcript
         self._form = form
         self._metrics = metrics
         self.cached_tokens = 0
+        self.prefilled = 0  # prompt tokens that were read
+        self.compute_ns = 0  # charged to it so far, nanoseconds of one core
         self.prompt_tokens = prompt_tokens
         self._applied = applied
         self._last_token_ns = 0
         self.watch: Watch | None = None  # who else sees the tokens
 
-    @property
-    def completion_tokens(self) -> int:
-        """Tokens chosen so far."""
-        return self._transcript.completion_tokens
+    def spent(self) -> Spent:
+        """What ran so far; of a prompt only what was read counts."""
+        output = self._transcript.completion_tokens
+        read = self.prompt_tokens if output else min(self.prompt_tokens, self.cached_tokens + self.prefilled)
+        return Spent(read, output, min(read, self.cached_tokens), self.compute_ns // 1000)
 
     @property
     def used_tokens(self) -> int:
@@ -108,6 +117,7 @@ class Reply:
             self._exchange.receipt.finished(reason.value)
         if self.watch is not None:
             self.watch.complete(reason, program)
+        self._close()
         self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)
 
@@ -115,12 +125,18 @@ class Reply:
         """End with an error."""
         if self._exchange.receipt is not None:
             self._exchange.receipt.failed(error)
+        self._close()
         self._form.fail(error)
         self._metrics.finished("error", self.stages)
 
     def abandon(self) -> None:
         """The client went away; only the account is left."""
+        self._close()
         self._metrics.finished("abort", self.stages)
+
+    def _close(self) -> None:
+        """Settle the budgets, before the last bytes are written."""
+        self._hold.settle(self.spent())
 
     def _observe(self, ended_ns: int) -> None:
         if self._last_token_ns:

@@ -8,7 +8,7 @@ the reservation or gives it back.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,15 +19,20 @@ from zerolayer.errors import (
     Infeasible,
     InvalidRequest,
     ModelNotFound,
+    PermissionRefused,
     SlotsBusy,
     Unavailable,
+    ZerolayerError,
 )
+from zerolayer.guard.budget.budgets import Budgets, Hold, Size
 from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, of_contract, read_limits
 from zerolayer.guard.deadline.tickets import Asker, read_asker
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
+from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.guard.overflow import newest_turns, without_repeats
+from zerolayer.guard.shape import MessageEncoder, Names, Shape, TextEncoder
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation
 from zerolayer.wire.schema import Message, Request, Route
@@ -41,49 +46,6 @@ _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens
 LONG_TEXT_BYTES = 4096
 
 
-class TextEncoder(Protocol):
-    """What the guard needs of ``text``'s encoder."""
-
-    def encode(self, text: str) -> list[int]:
-        """Token ids of plain text; never a special token."""
-
-
-class MessageEncoder(Protocol):
-    """What the guard needs of ``text``'s chat template."""
-
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, up to the place where the assistant speaks."""
-
-
-class Names(msgspec.Struct, frozen=True):
-    """What ``model`` may say: the served name, or one of ``aliases`` (``*`` = anything)."""
-
-    served: str
-    aliases: frozenset[str] = frozenset()
-
-    def known(self, name: str) -> bool:
-        """Whether a request may call the model so."""
-        return name == self.served or name in self.aliases or "*" in self.aliases
-
-    def listed(self) -> tuple[str, ...]:
-        """The names that ``GET /v1/models`` shows, the served one first."""
-        return (self.served, *sorted(self.aliases - {"*", self.served}))
-
-
-class Shape(msgspec.Struct, frozen=True):
-    """The numbers the decisions rest on, constant after start. Lengths in tokens."""
-
-    slot_tokens: int
-    default_max_tokens: int
-    vocabulary: int
-    longest_piece_bytes: int
-    template_tokens: int  # upper bound of what the chat template adds around one message
-    bos_id: int | None = None
-    add_bos: bool = False  # a bare text prompt begins with bos_id
-    truncate: bool = False  # a conversation that is too long loses its oldest turns
-    drop_duplicates: bool = False  # and user messages that repeat the one before them
-
-
 class Arrival(msgspec.Struct, frozen=True):
     """What the headers of a request say: its limits, the age of its input, and who asks."""
 
@@ -92,6 +54,7 @@ class Arrival(msgspec.Struct, frozen=True):
     verdict: Verdict
     asker: Asker
     key: Hashable  # route and body
+    identity: Identity = ANYONE
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -102,6 +65,7 @@ class Reservation(msgspec.Struct, frozen=True):
     wish: Wish
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
+    hold: Hold  # on the budgets of key and tenant
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -120,7 +84,10 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Guard:
-    """Admission. One writer: the event loop; only ``tokenise`` may be called on another thread."""
+    """Admission. One writer: the event loop; only ``tokenise`` may be called on another thread.
+
+    ``cores`` are those of the engine, for budgets of compute.
+    """
 
     def __init__(
         self,
@@ -134,7 +101,11 @@ class Guard:
         chunk_tokens: int,
         encoder: TextEncoder,
         template: MessageEncoder,
+        budgets: Budgets | None = None,
+        cores: int = 1,
     ) -> None:
+        self.budgets = budgets or Budgets(lambda: 0)  # without limits it needs no clock
+        self._cores = cores
         self.names = names
         self.shape = shape
         self.admission = admission
@@ -167,7 +138,14 @@ class Guard:
         return self._closed or self._stalled or self._unrecorded
 
     def arrive(
-        self, request: Request, headers: Mapping[bytes, bytes], *, credential: Hashable, body: bytes, wall_ms: int
+        self,
+        request: Request,
+        headers: Mapping[bytes, bytes],
+        *,
+        credential: Hashable,
+        body: bytes,
+        wall_ms: int,
+        identity: Identity = ANYONE,
     ) -> Arrival:
         """Read what the headers say and check the input's age. ``wall_ms`` is the wall clock in Unix milliseconds.
 
@@ -178,22 +156,29 @@ class Guard:
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
         # The keyed hash of the process; equal lengths on top of it. Two bodies that collide would share a booking.
         key = (request.route, len(body), hash(body))
-        return Arrival(
-            limits, stamps, self.freshness.judge(stamps, wall_ms), read_asker(headers, credential, request.ticket), key
-        )
+        verdict = self.freshness.judge(stamps, wall_ms)
+        return Arrival(limits, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 
     def reserve(self, request: Request, arrival: Arrival) -> Reservation | Held:
-        """Claim a slot on the upper bound of the request's length. Costs the same whatever the text; never tokenises.
+        """Claim budgets and a slot on the upper bound of the length. Costs the same whatever the text; never tokenises.
 
-        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422, ``SlotsBusy`` and ``BeyondHorizon`` 429.
+        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
+        ``RateLimited``, ``BudgetSpent``, ``SlotsBusy`` and ``BeyondHorizon`` 429.
         """
-        text_bytes, lower, upper = self._admissible(request)
+        identity = arrival.identity
+        text_bytes, lower, upper = self._admissible(request, identity)
         tokens = self._wanted(request, arrival.limits, lower)
-        most = self._work(upper, min(tokens, self.shape.slot_tokens))
-        least = most if lower == upper else self._work(lower, min(tokens, self.shape.slot_tokens))
-        wish = Wish(most, least, arrival.limits, request.tier, arrival.key)
-        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens)
-        answer = self.admission.ask(wish, arrival.asker)
+        fits = min(tokens, self.shape.slot_tokens)
+        most = self._work(upper, fits)
+        least = most if lower == upper else self._work(lower, fits)
+        wish = Wish(most, least, arrival.limits, min(request.tier, identity.tier), arrival.key)
+        hold = self.budgets.reserve(identity, self._size(least, lower + fits), self._size(most, upper + fits))
+        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens, hold)
+        try:
+            answer = self.admission.ask(wish, arrival.asker)
+        except BaseException:
+            hold.release()  # a refusal uses nothing, and is no request
+            raise
         if isinstance(answer, Booking):
             return Held(answer, then)
         return msgspec.structs.replace(then, slot=answer.slot)
@@ -207,14 +192,15 @@ class Guard:
 
     def leave(self, held: Held) -> None:
         """A held client has gone."""
+        held.then.hold.release()
         self.admission.void(held.booking)
 
-    def check(self, request: Request) -> bool:
+    def check(self, request: Request, identity: Identity = ANYONE) -> bool:
         """Whether the text is long, so that it must be tokenised off the loop. For requests that take no slot.
 
-        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422.
+        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422.
         """
-        return self._admissible(request)[0] > LONG_TEXT_BYTES
+        return self._admissible(request, identity)[0] > LONG_TEXT_BYTES
 
     def tokenise(self, request: Request) -> list[int]:
         """The prompt's token ids, however many. Pure; any thread.
@@ -257,9 +243,14 @@ class Guard:
             self.release(reservation)
             raise
         work = self._work(len(ids), max_tokens)
+        refusal: ZerolayerError | None = reservation.hold.tighten(self._size(work, len(ids) + max_tokens))
+        if refusal is not None:
+            self.release(reservation)
+            raise refusal
         if not self.slots.confirm(reservation.slot, work):
             self.release(reservation)
             raise self._longer(msgspec.structs.replace(reservation.wish, most=work, least=work), reservation.asker)
+        reservation.hold.begin()
         return Generation(ids, request.sampling, max_tokens, request.ignore_eos)
 
     def _longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:
@@ -269,8 +260,14 @@ class Guard:
     def release(self, reservation: Reservation) -> None:
         """Give a reservation back that the engine never saw."""
         self.slots.release(reservation.slot)
+        reservation.hold.release()
 
-    def _admissible(self, request: Request) -> tuple[int, int, int]:
+    def _size(self, work: Work, tokens: int) -> Size:
+        """What ``work`` is at most in the terms of budgets: alone on the engine, at the prices of a full one."""
+        prices = self._cost.prices()
+        return Size(tokens, (work.steps * prices.step_ns + work.chunk_ns) * self._cores // 1000)
+
+    def _admissible(self, request: Request, identity: Identity) -> tuple[int, int, int]:
         """``_bounds``, if the request may be looked at at all."""
         if self.closed is not None:
             raise self.closed
@@ -278,6 +275,8 @@ class Guard:
             raise ModelNotFound(
                 f"the model does not exist here; this service serves {self.names.served!r}", param="model"
             )
+        if identity.models is not None and request.model not in identity.models:
+            raise PermissionRefused("the API key may not use this model; ask its issuer", param="model")
         return self._bounds(request)
 
     def _work(self, prompt_tokens: int, max_tokens: int) -> Work:
@@ -358,7 +357,9 @@ def template_tokens(template: MessageEncoder) -> int:
         return 0
 
 
-def build_guard(contract: Contract, loaded: LoadedModel, admission: Admission, cost: CostTable) -> Guard:
+def build_guard(
+    contract: Contract, loaded: LoadedModel, admission: Admission, cost: CostTable, budgets: Budgets | None = None
+) -> Guard:
     """The guard of a loaded model, as the contract has it."""
     info, vocabulary, deadline = loaded.engine.describe(), loaded.vocabulary, contract.deadline
     return Guard(
@@ -381,4 +382,6 @@ def build_guard(contract: Contract, loaded: LoadedModel, admission: Admission, c
         chunk_tokens=info.chunk_tokens,
         encoder=loaded.encoder,
         template=loaded.template,
+        budgets=budgets,
+        cores=max(1, info.threads),
     )

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from zerolayer.contract import Contract
+from zerolayer.contract_tenants import Tenant, Tenants
 from zerolayer.guard.auth.authenticator import Authenticator
 from zerolayer.guard.auth.key_files import REVOKED, KeyDocuments, KeyFiles
+from zerolayer.guard.budget.budgets import Budgets
+from zerolayer.guard.budget.journal import BudgetJournal
+from zerolayer.guard.identity import Quota
 
 _log = logging.getLogger("zerolayer.serve")
+
+_SYNC_NS = 1_000_000_000
 
 
 class Keyring:
@@ -61,3 +68,54 @@ class Keyring:
 def build_keyring(contract: Contract, clock_ns: Callable[[], int], helper: Executor) -> Keyring | None:
     """None where the contract names no key set. Raises ``StartupError``."""
     return Keyring(contract, clock_ns, helper) if contract.tenants.key_set else None
+
+
+class BudgetBook:
+    """The budgets of one server and the log that they survive a restart in.
+
+    ``port`` 0, without ``tenants.state``, keeps nothing: a service on another port each time is another service.
+    """
+
+    def __init__(self, contract: Contract, clock_ns: Callable[[], int], helper: Executor, port: int) -> None:
+        self._helper = helper
+        self._synced_ns = 0
+        tenants = contract.tenants
+        quotas = {tenant.name: _quota(tenant) for tenant in contract.tenant}
+        default = _quota(tenants)
+        kept = bool(tenants.key_set) or default.limited or any(quota.limited for quota in quotas.values())
+        path = _state_path(tenants.state, port) if kept else None
+        self._journal = None if path is None else BudgetJournal(path)
+        offset_ns = time.time_ns() - clock_ns()
+        self.budgets = Budgets(
+            lambda: (clock_ns() + offset_ns) // 1000,
+            default,
+            quotas,
+            self._journal,
+            {} if self._journal is None else self._journal.kept,
+        )
+        if self._journal is not None:
+            self._journal.states = self.budgets.states
+
+    def sync(self, now_ns: int) -> None:
+        """Once a second bring the log to the disk, off the loop."""
+        if self._journal is not None and now_ns - self._synced_ns >= _SYNC_NS:
+            self._synced_ns = now_ns
+            self._helper.submit(self._journal.sync)
+
+    def close(self) -> None:
+        """At the end, when no reply is on its way."""
+        if self._journal is not None:
+            self._journal.close()
+
+
+def _quota(limits: Tenant | Tenants) -> Quota:
+    return Quota(limits.requests_per_minute, limits.tokens_per_minute, limits.concurrent, limits.compute_us_per_day)
+
+
+def _state_path(named: str, port: int) -> Path | None:
+    if named:
+        return Path(named).expanduser()
+    if port == 0:
+        return None
+    folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(folder) / "zerolayer" / f"budgets-{port}.log"

@@ -40,7 +40,7 @@ from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import AnswerState, Gauges, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
-from zerolayer.serve.gateway import build_keyring
+from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.records import Records
 from zerolayer.serve.tables import Rooms, Tables
 
@@ -74,6 +74,7 @@ class Server:
         self._clock_ns = time.monotonic_ns
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
         self.keyring = build_keyring(contract, self._clock_ns, self._helper)
+        self.book = BudgetBook(contract, self._clock_ns, self._helper, contract.listen.port)
         self._build_engine_side(contract, loaded, watchdog)
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
@@ -106,7 +107,7 @@ class Server:
         self.steps = StepClock(
             loaded.engine, self._deliver, self._clock_ns, None, self.programs, self.heartbeat, self.recorder
         )
-        self.guard = build_guard(contract, loaded, self.admission, self.cost)
+        self.guard = build_guard(contract, loaded, self.admission, self.cost, self.book.budgets)
         self.meter = ComputeMeter(self.info.threads, self.info.slots, self._clock_ns())
         charges = Charges(self.meter, self.cost.chunk_share)
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue, charges)
@@ -172,6 +173,7 @@ class Server:
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
         self.records.close(self._clock_ns())
+        self.book.close()
 
     def reload(self) -> None:
         """Read the certificate again, if there is one; open connections go on."""
@@ -240,6 +242,7 @@ class Server:
         self.records.sweep(now, self.guard)
         if self.keyring is not None:
             self.keyring.look()
+        self.book.sync(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:

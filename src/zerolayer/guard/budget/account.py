@@ -1,0 +1,180 @@
+"""The budget of one key, or of one tenant with all its keys. Pure integers; the clock's reading is passed in.
+
+Rates follow the generic cell rate algorithm in its form as a continuous-state leaky bucket (ITU-T I.371, annex A): a
+limit of ``n`` a minute is a bucket of ``n`` that drains ``n`` a minute. What a request may yet use is *held* beside the
+bucket and does not drain; what it did use is poured into the bucket when it ends. So a bucket and what is held beside
+it never exceed the limit together, and giving a hold back leaves no trace.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
+from zerolayer.guard.identity import Quota
+
+UNIT: Final = (
+    60_000_000  # of debt for one request or token: what a limit of one a minute drains in as many microseconds
+)
+DAY_US: Final = 86_400_000_000
+_US_PER_MS: Final = 1000
+_BUSY_MS: Final = 1000  # when all of a key's requests at once are running, nobody knows which ends first
+
+
+class Level(msgspec.Struct, frozen=True):
+    """One limit as a client may know it: ``limit``, what is left of it, and microseconds until all of it is."""
+
+    limit: int
+    left: int
+    reset_us: int
+
+
+class State(msgspec.Struct, frozen=True):
+    """What must survive a restart. Debts in ``UNIT``s at ``at_us``; compute used on the UTC day ``day``."""
+
+    requests_debt: int
+    tokens_debt: int
+    at_us: int
+    day: int
+    used_us: int
+
+
+class Account:
+    """``whose`` stands in refusals: "key" or "tenant". Times in Unix microseconds that never run backwards."""
+
+    __slots__ = (
+        "at_us", "day", "held_requests", "held_tokens", "held_us", "id", "quota", "requests_debt", "running",
+        "tokens_debt", "used_us", "whose",
+    )  # fmt: skip
+
+    def __init__(self, account_id: bytes, whose: str, quota: Quota, now_us: int) -> None:
+        self.id = account_id
+        self.whose = whose
+        self.quota = quota
+        self.at_us = now_us
+        self.day = now_us // DAY_US
+        self.requests_debt = self.tokens_debt = self.used_us = 0
+        self.held_requests = self.held_tokens = self.held_us = self.running = 0
+
+    def advance(self, now_us: int) -> None:
+        """Drain the buckets up to now, and begin a new day when there is one."""
+        elapsed = now_us - self.at_us
+        if elapsed <= 0:
+            return
+        self.at_us = now_us
+        quota = self.quota
+        if self.requests_debt:
+            self.requests_debt = max(0, self.requests_debt - quota.requests_per_minute * elapsed)
+        if self.tokens_debt:
+            self.tokens_debt = max(0, self.tokens_debt - quota.tokens_per_minute * elapsed)
+        if now_us // DAY_US != self.day:
+            self.day = now_us // DAY_US
+            self.used_us = 0
+
+    def refusal(self, tokens: int, compute_us: int, *, fresh: bool = True) -> ZerolayerError | None:
+        """Why one request of this size may not start now, or None. ``fresh``: it is not counted here yet."""
+        quota = self.quota
+        if fresh:
+            limit = quota.requests_per_minute
+            if limit:
+                over = self.requests_debt + (self.held_requests + 1 - limit) * UNIT
+                if over > 0:
+                    return self._rate("requests", limit, over)
+            if quota.concurrent and self.running >= quota.concurrent:
+                return RateLimited(
+                    f"the {self.whose} may have {quota.concurrent} requests at once; wait until one ends",
+                    retry_after_ms=_BUSY_MS,
+                )
+        limit = quota.tokens_per_minute
+        if limit:
+            if tokens > limit:
+                return BudgetSpent(
+                    f"prompt and answer may need {tokens} tokens, and the {self.whose} has {limit} a minute; "
+                    "shorten the prompt or lower max_tokens"
+                )
+            over = self.tokens_debt + (self.held_tokens + tokens - limit) * UNIT
+            if over > 0:
+                return self._rate("tokens", limit, over)
+        daily = quota.compute_us_per_day
+        if daily and self.used_us + self.held_us + compute_us > daily:
+            return BudgetSpent(
+                f"the request may need {compute_us} microseconds of compute, and the {self.whose} has "
+                f"{max(0, daily - self.used_us - self.held_us)} left of {daily} until midnight UTC"
+            )
+        return None
+
+    def take(self, tokens: int, compute_us: int) -> None:
+        """Hold one request of this size."""
+        self.held_requests += 1
+        self.running += 1
+        self.held_tokens += tokens
+        self.held_us += compute_us
+
+    def begin(self) -> None:
+        """A held request has started: from here on it counts, whatever becomes of it."""
+        self.held_requests -= 1
+        if self.quota.requests_per_minute:
+            self.requests_debt += UNIT
+
+    def resize(self, tokens: int, compute_us: int) -> None:
+        """Change what is held by these differences."""
+        self.held_tokens += tokens
+        self.held_us += compute_us
+
+    def finish(self, held_tokens: int, held_us: int, tokens: int, compute_us: int, now_us: int) -> None:
+        """A started request has ended: what it held is given back, and what it used is poured in."""
+        self.advance(now_us)
+        self.running -= 1
+        self.held_tokens -= held_tokens
+        self.held_us -= held_us
+        if self.quota.tokens_per_minute:
+            self.tokens_debt += tokens * UNIT
+        self.used_us += compute_us
+
+    def forget(self, held_tokens: int, held_us: int) -> None:
+        """A request that never started has gone."""
+        self.running -= 1
+        self.held_requests -= 1
+        self.held_tokens -= held_tokens
+        self.held_us -= held_us
+
+    def requests(self) -> Level | None:
+        """Where the limit of requests stands; None without one."""
+        limit = self.quota.requests_per_minute
+        return _level(limit, self.requests_debt + self.held_requests * UNIT) if limit else None
+
+    def tokens(self) -> Level | None:
+        """Where the limit of tokens stands; None without one."""
+        limit = self.quota.tokens_per_minute
+        return _level(limit, self.tokens_debt + self.held_tokens * UNIT) if limit else None
+
+    @property
+    def idle(self) -> bool:
+        """Whether forgetting this account would change nothing."""
+        return not (self.requests_debt or self.tokens_debt or self.used_us or self.running)
+
+    def state(self) -> State:
+        """What must survive."""
+        return State(self.requests_debt, self.tokens_debt, self.at_us, self.day, self.used_us)
+
+    def restore(self, state: State) -> None:
+        """Go on from ``state``; a clock that was set back in between drains nothing."""
+        self.requests_debt = state.requests_debt if self.quota.requests_per_minute else 0
+        self.tokens_debt = state.tokens_debt if self.quota.tokens_per_minute else 0
+        now = self.at_us
+        self.at_us = min(state.at_us, now)
+        if state.day == self.day:
+            self.used_us = state.used_us
+        self.advance(now)
+
+    def _rate(self, what: str, limit: int, over: int) -> RateLimited:
+        wait_ms = -(-over // (limit * _US_PER_MS))
+        return RateLimited(
+            f"the {self.whose} has used its {limit} {what} a minute; ask again in {wait_ms} ms", retry_after_ms=wait_ms
+        )
+
+
+def _level(limit: int, used: int) -> Level:
+    return Level(limit, max(0, limit * UNIT - used) // UNIT, -(-used // limit))

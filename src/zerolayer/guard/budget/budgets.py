@@ -1,0 +1,221 @@
+"""All budgets of one server: a request is held against its key and its tenant at once, or against neither.
+
+One writer, the event loop, so that between two lines nothing else is decided. A ``Hold`` is given back on every way
+out: ``settle`` with what ran, or ``release`` when nothing did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Final, Protocol
+
+import msgspec
+
+from zerolayer.errors import ZerolayerError
+from zerolayer.guard.budget.account import Account, Level, State
+from zerolayer.guard.identity import KEY_ID_BYTES, Identity, Quota
+from zerolayer.guard.spent import NOTHING, Spent
+
+_IDLE_SWEEP: Final = 65_536  # keys, before those that hold nothing are forgotten
+
+
+class Journal(Protocol):
+    """Where states are kept (``journal.py``)."""
+
+    def write(self, account: Account) -> None:
+        """From now on this account goes on from here after a restart."""
+
+
+class Size(msgspec.Struct, frozen=True):
+    """What one request may use: tokens of prompt and answer, and microseconds of compute."""
+
+    tokens: int
+    compute_us: int = 0
+
+
+class Hold:
+    """One request's claim on its accounts. ``begin`` after the last decision, then ``settle``; or ``release``.
+
+    ``roomy``: all that is held was there, so that any smaller size fits without a further look.
+    """
+
+    __slots__ = ("_accounts", "_begun", "_budgets", "_open", "_roomy", "_size")
+
+    def __init__(self, budgets: Budgets, accounts: tuple[Account, ...], size: Size, *, roomy: bool) -> None:
+        self._budgets = budgets
+        self._accounts = accounts
+        self._size = size
+        self._roomy = roomy
+        self._open = True
+        self._begun = False
+
+    def tighten(self, size: Size) -> ZerolayerError | None:
+        """The true size is known. The refusal when that does not fit, and then the hold is released."""
+        before, self._size = self._size, size
+        more_tokens, more_us = size.tokens - before.tokens, size.compute_us - before.compute_us
+        for account in self._accounts:
+            account.resize(more_tokens, more_us)
+        if self._roomy and more_tokens <= 0 and more_us <= 0:
+            return None
+        refusal = self._judge()
+        if refusal is not None:
+            self.release()
+        return refusal
+
+    def begin(self) -> None:
+        """The engine gets it: it counts as a request."""
+        self._begun = True
+        for account in self._accounts:
+            account.begin()
+
+    def release(self) -> None:
+        """Nothing ran. Void once the hold is settled."""
+        self.settle(NOTHING)
+
+    def settle(self, spent: Spent) -> None:
+        """The end, whatever it was; only the first call counts."""
+        if not self._open:
+            return
+        self._open = False
+        accounts, size = self._accounts, self._size
+        if not self._begun:
+            for account in accounts:
+                account.forget(size.tokens, size.compute_us)
+        elif accounts:
+            budgets = self._budgets
+            now, tokens = budgets.clock_us(), spent.prompt_tokens + spent.output_tokens
+            for account in accounts:
+                account.finish(size.tokens, size.compute_us, tokens, spent.compute_us, now)
+                budgets.keep(account)
+
+    def _judge(self) -> ZerolayerError | None:
+        """Whether what is held fits beside all else; its own part does not count twice."""
+        size, now = self._size, self._budgets.clock_us()
+        for account in self._accounts:
+            account.advance(now)
+            account.resize(-size.tokens, -size.compute_us)
+            refusal = account.refusal(size.tokens, size.compute_us, fresh=False)
+            account.resize(size.tokens, size.compute_us)
+            if refusal is not None:
+                return refusal
+        return None
+
+    @property
+    def levels(self) -> tuple[Level | None, Level | None]:
+        """Requests and tokens, each of the account that has less left."""
+        return _levels(self._accounts)
+
+
+class Budgets:
+    """``clock_us`` gives Unix microseconds that never run backwards. ``tenants`` have limits of their own."""
+
+    def __init__(
+        self,
+        clock_us: Callable[[], int],
+        default: Quota = Quota(),  # noqa: B008 - frozen
+        tenants: Mapping[str, Quota] = {},
+        journal: Journal | None = None,
+        kept: Mapping[bytes, State] = {},
+    ) -> None:
+        self.clock_us = clock_us
+        self._default = default
+        self._tenants = tenants
+        self._journal = journal
+        self._kept = dict(kept)
+        self._accounts: dict[bytes, Account] = {}
+        self._of: dict[tuple[str, bytes], tuple[Account, ...]] = {}
+        self.refused = 0
+
+    def reserve(self, identity: Identity, least: Size, most: Size) -> Hold:
+        """Hold ``most``, judged on ``least``: between the two only the true size decides.
+
+        Raises ``RateLimited`` and ``BudgetSpent``, both 429.
+        """
+        accounts = self._of.get((identity.tenant, identity.key_id))
+        if accounts is None:
+            accounts = self._open(identity)
+        roomy = True
+        if accounts:
+            now = self.clock_us()
+            for account in accounts:
+                account.advance(now)
+                if account.refusal(most.tokens, most.compute_us) is None:
+                    continue
+                roomy = False
+                refusal = account.refusal(least.tokens, least.compute_us)
+                if refusal is not None:
+                    self.refused += 1
+                    raise refusal
+            for account in accounts:
+                account.take(most.tokens, most.compute_us)
+        return Hold(self, accounts, most, roomy=roomy)
+
+    def levels(self, identity: Identity) -> tuple[Level | None, Level | None]:
+        """Requests and tokens of whoever asks, each of the account that has less left."""
+        accounts = self._of.get((identity.tenant, identity.key_id))
+        if not accounts:
+            return None, None
+        now = self.clock_us()
+        for account in accounts:
+            account.advance(now)
+        return _levels(accounts)
+
+    def keep(self, account: Account) -> None:
+        """Write what must survive."""
+        if self._journal is not None:
+            self._journal.write(account)
+
+    def states(self) -> dict[bytes, State]:
+        """Of every account that is not idle, those of the last run included that nobody has used since."""
+        now = self.clock_us()
+        states = dict(self._kept)
+        for account in self._accounts.values():
+            account.advance(now)
+            if not account.idle:
+                states[account.id] = account.state()
+        return states
+
+    def _open(self, identity: Identity) -> tuple[Account, ...]:
+        if max(len(self._accounts), len(self._of)) >= _IDLE_SWEEP:
+            self._forget_idle()
+        tenant = self._tenants.get(identity.tenant, self._default)
+        found: list[Account] = []
+        if identity.keyed and identity.quota.limited:
+            found.append(self._account(identity.key_id, "key", identity.quota))
+        if tenant.limited:
+            found.append(self._account(tenant_id(identity.tenant), "tenant", tenant))
+        accounts = tuple(found)
+        self._of[identity.tenant, identity.key_id] = accounts
+        return accounts
+
+    def _account(self, account_id: bytes, whose: str, quota: Quota) -> Account:
+        account = self._accounts.get(account_id)
+        if account is None:
+            account = self._accounts[account_id] = Account(account_id, whose, quota, self.clock_us())
+            state = self._kept.pop(account_id, None)
+            if state is not None:
+                account.restore(state)
+        return account
+
+    def _forget_idle(self) -> None:
+        now = self.clock_us()
+        for account in self._accounts.values():
+            account.advance(now)
+        self._accounts = {name: account for name, account in self._accounts.items() if not account.idle}
+        self._of.clear()
+
+
+def tenant_id(name: str) -> bytes:
+    """The account of a tenant, beside the ids of keys, which are random."""
+    return blake2b(name.encode(), digest_size=KEY_ID_BYTES, person=b"zl tenant").digest()
+
+
+def _levels(accounts: tuple[Account, ...]) -> tuple[Level | None, Level | None]:
+    requests = [level for account in accounts if (level := account.requests()) is not None]
+    tokens = [level for account in accounts if (level := account.tokens()) is not None]
+    return min(requests, key=_left, default=None), min(tokens, key=_left, default=None)
+
+
+def _left(level: Level) -> int:
+    return level.left
