@@ -217,10 +217,10 @@ class Generator:
         if kept is None:
             return False
         self._guard.check(request, arrival.identity)
+        transcript, form = self._answer(exchange, request)
         size = Size(len(kept.prompt_ids) + len(kept.tokens))
         hold = self._guard.budgets.reserve(arrival.identity, size, size)
         hold.begin()
-        transcript, form = self._answer(exchange, request)
         prompt = Prompt(kept.prompt_ids, kept.truncated, kept.duplicates)
         applied = _applied(arrival, arrival.verdict, prompt, kept.max_tokens)
         reply = Reply(

@@ -68,9 +68,8 @@ class NativeEngine:
         ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
         ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept; one salt fills at
-        most ``salt_share`` of them. ``stop_ids`` end a
-        generation unless it asks to ignore them. ``cores`` pins the workers, all threads but the one that calls
-        ``step``. Raises ``StartupError`` when memory or the kernel set is missing.
+        most ``salt_share`` of them. ``stop_ids`` end a generation unless it asks to ignore them. ``cores`` pins the
+        workers, all threads but the one that calls ``step``. Raises ``StartupError`` when memory or the kernel set is missing.
         """
         name = kernels or _native.kernel_sets()[0]
         service = 1  # a slot of our own: constants, logits
@@ -84,10 +83,7 @@ class NativeEngine:
                 f"This processor allows: {', '.join(_native.kernel_sets())}."
             ) from None
         except (RuntimeError, MemoryError):
-            raise StartupError(
-                f"There is no memory for {slots} slots of {slot_tokens} tokens. Use fewer (--slots) or shorter "
-                "(--slot-tokens) slots."
-            ) from None
+            raise _no_memory(slots, slot_tokens) from None
         refused = native.pin(cores) if cores else 0
         pinning = (pinning_refused(refused),) if refused else ()
         info = EngineInfo(
@@ -201,6 +197,13 @@ class NativeEngine:
         out = np.empty((len(token_ids), self._info.vocabulary), dtype=np.float32)
         self._live.logits(np.asarray(token_ids, dtype=np.int32), out)
         return out
+
+
+def _no_memory(slots: int, slot_tokens: int) -> StartupError:
+    return StartupError(
+        f"There is no memory for {slots} slots of {slot_tokens} tokens. Use fewer (--slots) or shorter (--slot-tokens) "
+        "slots."
+    )
 
 
 def needed_bytes(

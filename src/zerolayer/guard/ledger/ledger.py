@@ -76,6 +76,7 @@ class Ledger:
         self._full: list[int] = []  # finished segments, to be brought to the disk and closed
         self._held: list[Record] = []
         self._lost = 0
+        self._told = False
         self.failed = False  # the disk takes nothing; nobody should be admitted
         self._lock = self._take(folder)
         try:
@@ -148,6 +149,7 @@ class Ledger:
             if self.failed:
                 self._held += held[at + 1 :]
                 return
+        self._told = False
         _log.warning("the ledger is written again", extra={"records": len(held), "lost": lost})
 
     def close(self) -> None:
@@ -249,7 +251,9 @@ class Ledger:
 
     def _fail(self) -> None:
         self.failed = True
-        _log.critical("the ledger cannot be written; no request is admitted until it can", extra={"path": self.folder})
+        if not self._told:
+            _log.critical("the ledger cannot be written; no request is admitted until it can")
+            self._told = True
         try:
             os.ftruncate(self._fd, self._size)  # no half record stays
         except OSError:
