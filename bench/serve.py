@@ -96,7 +96,7 @@ class Bench:
         options, best_rate, idle_ms = self._options, 0.0, None
         self._measure(target, f"warm-up {number}", concurrency=1, count=options.warmup)
         for workers in options.closed:
-            count = options.requests or max(6, 3 * workers)
+            count = options.requests or max(6, options.per_worker * workers)
             row = self._measure(target, f"closed {workers} {number}", concurrency=workers, count=count)
             best_rate = max(best_rate, row["req_s"])
             idle_ms = row["e2e_p50_ms"] if workers == 1 else idle_ms
@@ -155,7 +155,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--peer", action="append", default=[], metavar="NAME=URL", help="another server to measure; repeatable")
     add("--closed", default="1,8,32", help="numbers of workers (default 1,8,32)")
     add("--open", default="0.5x,0.9x", help='rates: "2.5" a second, "0.5x" of the best closed-loop rate; "" for none')
-    add("--requests", type=int, default=0, help="requests in each closed loop (default: 3 for each worker, at least 6)")
+    add("--requests", type=int, default=0, help="requests in each closed loop (default: --per-worker, at least 6)")
+    add("--per-worker", type=int, default=3, help="requests for each worker of a closed loop (default 3)")
     add("--duration", type=float, default=20.0, help="seconds of arrivals in an open loop (default 20)")
     add("--rounds", type=int, default=1, help="repeat everything, servers in turn; the table shows medians")
     add("--warmup", type=int, default=2, help="requests before each round that do not count")

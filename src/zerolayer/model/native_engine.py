@@ -103,6 +103,19 @@ class NativeEngine:
     def describe(self) -> EngineInfo:
         return self._info
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of packed weights that a decode step reads."""
+        return self._live.weight_bytes
+
+    def read_once_ns(self, slots: int, tokens: int) -> int:
+        """Time to read once, with no arithmetic, what a step of ``slots`` slots with ``tokens`` of context reads."""
+        return self._live.read_once(slots, tokens)
+
+    def spin_ns(self, turns: int) -> int:
+        """Time of ``turns`` of a loop that touches no memory, on the threads of a step."""
+        return self._live.spin(turns)
+
     def open(self, slot: int, generation: Generation) -> None:
         sampling = generation.sampling
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK

@@ -80,6 +80,12 @@ class Engine {
   // Teacher-forced logits of every token through the last slot, which must be closed: out[tokens, vocabulary].
   void logits(const int32_t* tokens, int count, float* out);
 
+  // Floors to compare a step with, in ns on the engine's own threads: reading once what a decode step of `slots` slots with `tokens` of
+  // context reads, and `turns` of a loop that touches no memory.
+  int64_t read_once(int slots, int tokens);
+  int64_t spin(int64_t turns);
+  size_t weight_bytes() const;  // that a decode step reads
+
   const Shape& shape() const { return shape_; }
   const Limits& limits() const { return limits_; }
   const KernelSet* kernels() const { return kernels_; }

@@ -198,6 +198,9 @@ NB_MODULE(_native, m) {
         nb::gil_scoped_release release;
         e.logits(ids, count, to);
       }, "tokens"_a, "out"_a)
+      .def("read_once", &zl::Engine::read_once, "slots"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("spin", &zl::Engine::spin, "turns"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("weight_bytes", &zl::Engine::weight_bytes)
       .def_prop_ro("kernels", [](const zl::Engine& e) { return std::string(e.kernels()->name); })
       .def_prop_ro("bytes", [](const zl::Engine& e) { return e.arena().bytes(); })
       .def_prop_ro("huge_bytes", [](const zl::Engine& e) { return e.arena().huge_bytes(); });

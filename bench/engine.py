@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""The CPU engine against what this machine can do at all: step times against the time to read what a step reads,
+their spread against a loop that touches no memory, the server against the same engine without one. About 4 minutes.
+
+    python bench/engine.py --json-out result.json
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from figures import percentile
+from in_process import loaded, machine, options, show, write
+from lean_client import LoadLoop
+from own_server import free_port, own_server
+from peers import cpu_s, resident_mb
+from serve import Target, Work, first_model
+
+from zerolayer import contract
+from zerolayer.model.engine import Engine, Generation, StepPlan
+from zerolayer.model.load import LoadedModel
+from zerolayer.model.native_engine import NativeEngine
+from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.wire.schema import Sampling
+
+SLOTS: Final = 32
+PROMPT, OUTPUT = 128, 64
+CONTEXT: Final = PROMPT + OUTPUT // 2  # of the average decode step
+SAMPLING: Final = Sampling(temperature=0.7)
+SIZES: Final = {"slots": str(SLOTS), "slot_tokens": "512"}
+
+STEPS = {
+    "weights": "weights",
+    "slots": "slots",
+    "step p50 ms": "step_ms:.2f",
+    "read once ms": "floor_ms:.2f",
+    "x": "over_floor:.2f",
+    "p99/p50": "spread:.3f",
+    "spin p99/p50": "spin_spread:.3f",
+    "ratio": "spread_ratio:.3f",
+}
+PREFILL = {"weights": "weights", "prefill of 128 ms p50": "prefill_ms:.1f", "p99": "prefill_p99_ms:.1f"}
+SERVED = {
+    "weights": "weights",
+    "start to first token s": "first_token_s:.2f",
+    "MB": "mb:.0f",
+    "weights + KV MB": "declared_mb:.0f",
+    "x": "memory_ratio:.2f",
+    "idle % of a core": "idle_percent:.2f",
+    "in process tok/s": "in_process_tok_s:.0f",
+    "served tok/s": "served_tok_s:.0f",
+    "served / in process": "share:.3f",
+    "loop us/token": "loop_us:.1f",
+    "step thread us/token": "step_us:.1f",
+}
+
+
+def prompt_of(seed: int) -> list[int]:
+    """128 distinct-enough token ids."""
+    return [100 + (seed * 7919 + at * 104729) % 20_000 for at in range(PROMPT)]
+
+
+def fill(engine: Engine, slots: Sequence[int]) -> list[float]:
+    """Open ``slots`` and run their prompts; milliseconds of each prompt."""
+    taken = []
+    for slot in slots:
+        engine.open(slot, Generation(prompt_of(slot), SAMPLING, OUTPUT + 1, ignore_eos=True, keep=False))
+        begun = time.perf_counter_ns()
+        while left := engine.prefill_left(slot):
+            engine.step(StepPlan((), slot, min(left, engine.describe().chunk_tokens)))
+        taken.append((time.perf_counter_ns() - begun) / 1e6)
+    return taken
+
+
+def spread(times: Sequence[float]) -> float:
+    """p99 / p50."""
+    return (percentile(times, 99) or 0.0) / statistics.median(times)
+
+
+class Floors:
+    """Step times and the two floors, taken in turn so that they meet the same machine."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        assert isinstance(model.engine, NativeEngine)
+        self._engine = model.engine
+        self._weights = self._engine.describe().weights
+
+    def row(self, slots: int, steps: int) -> dict[str, Any]:
+        """``steps`` decode steps of ``slots`` slots."""
+        times: list[float] = []
+        spins: list[float] = []
+        reads: list[float] = []
+        turns = 0
+        while len(times) < steps:
+            fill(self._engine, range(slots))
+            block = [self._timed(slots) for _ in range(OUTPUT)]
+            times += block
+            turns = turns or self._turns(statistics.median(block))
+            spins += [self._engine.spin_ns(turns) / 1e6 for _ in range(OUTPUT)]
+            reads += [self._engine.read_once_ns(slots, CONTEXT) / 1e6 for _ in range(8)]
+            for slot in range(slots):
+                self._engine.close(slot)
+        floor = statistics.median(reads)
+        return {
+            "weights": self._weights,
+            "slots": slots,
+            "steps": len(times),
+            "step_ms": statistics.median(times),
+            "floor_ms": floor,
+            "over_floor": statistics.median(times) / floor,
+            "spread": spread(times),
+            "spin_ms": statistics.median(spins),
+            "spin_spread": spread(spins),
+            "spread_ratio": spread(times) / spread(spins),
+        }
+
+    def prefill(self, count: int) -> dict[str, Any]:
+        """``count`` prompts of 128 tokens, alone on the engine."""
+        times = []
+        for _ in range(count):
+            times += fill(self._engine, [0])
+            self._engine.close(0)
+        p99 = percentile(times, 99)
+        return {"weights": self._weights, "prefill_ms": statistics.median(times), "prefill_p99_ms": p99}
+
+    def _timed(self, slots: int) -> float:
+        begun = time.perf_counter_ns()
+        self._engine.step(StepPlan(range(slots)))
+        return (time.perf_counter_ns() - begun) / 1e6
+
+    def _turns(self, ms: float) -> int:
+        probe = 1_000_000
+        shortest = min(self._engine.spin_ns(probe) for _ in range(5))
+        return int(probe * ms * 1e6 / shortest)
+
+
+class TimedEngine:
+    """The engine, with the processor time that its caller spends inside it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.inside_ns = 0
+
+    def step(self, plan: StepPlan) -> Any:
+        begun = time.thread_time_ns()
+        sampled = self._engine.step(plan)
+        self.inside_ns += time.thread_time_ns() - begun
+        return sampled
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+class Driver:
+    """The closed loop without a server: ``requests`` generations, every slot busy while there are some left."""
+
+    def __init__(self, engine: Engine, requests: int) -> None:
+        self._timed = TimedEngine(engine)
+        self._left, self._running = requests, 0
+        self._done = threading.Event()
+        self._tokens, self._thread_ns = 0, 0
+        self._clock = StepClock(self._timed, self._deliver, time.monotonic_ns)  # type: ignore[arg-type]
+
+    def run(self) -> tuple[float, float]:
+        """Tokens a second, and microseconds of the step thread outside the engine for each token."""
+        for slot in range(SLOTS):
+            self._admit(slot)
+        begun = time.perf_counter()
+        self._clock.start()
+        self._done.wait()
+        seconds = time.perf_counter() - begun
+        self._clock.stop()
+        return self._tokens / seconds, (self._thread_ns - self._timed.inside_ns) / 1000 / self._tokens
+
+    def _admit(self, slot: int) -> None:
+        if self._left:
+            self._left -= 1
+            self._running += 1
+            ids = prompt_of(1000 + self._left)
+            self._clock.admit(slot, Generation(ids, SAMPLING, OUTPUT, ignore_eos=True, keep=False))
+
+    def _deliver(self, report: StepReport) -> None:
+        self._tokens += len(report.tokens)
+        self._thread_ns = time.thread_time_ns()
+        for slot in report.released:
+            self._running -= 1
+            self._admit(slot)
+        if not self._running:
+            self._done.set()
+
+
+def stream(url: str, requests: int) -> float:
+    """Tokens a second that the client counts over ``requests`` requests of 32 workers."""
+    target = Target("server", url, "any" if "stub" in url else first_model(url))
+    payloads = Work(PROMPT - 1, OUTPUT, 0.7, 1).payloads(target, "engine", requests)
+    loop = LoadLoop(url)
+    gc.collect()
+    begun = time.perf_counter_ns()
+    records = loop.closed(payloads, SLOTS)
+    seconds = (max(record.end_ns for record in records) - begun) / 1e9
+    loop.close()
+    assert all(record.ok for record in records), sorted({record.error for record in records})
+    return sum(record.tokens for record in records) / seconds
+
+
+def in_process(model: LoadedModel, requests: int, step_ms: float) -> tuple[float, float]:
+    """The driver's figures while the client reads as many events, as fast, from a server that computes nothing."""
+    port = free_port()
+    command = [sys.executable, str(Path(__file__).with_name("stream_stub.py")), str(port), f"{step_ms}", str(OUTPUT)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as stub:
+        assert stub.stdout is not None
+        stub.stdout.readline()
+        try:
+            client = threading.Thread(target=lambda: read_stub(port, requests))
+            client.start()
+            figures = Driver(model.engine, requests).run()
+            client.join()
+        finally:
+            stub.kill()
+    return figures
+
+
+def read_stub(port: int, requests: int) -> None:
+    """The client in a process of its own, as it is when a server is measured."""
+    code = f"import engine; engine.read({port}, {requests})"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent)
+
+
+def read(port: int, requests: int) -> None:
+    """Run by ``read_stub``."""
+    url = f"http://127.0.0.1:{port}"
+    payloads = Work(PROMPT - 1, OUTPUT, 0.7, 1).payloads(Target("stub", url, "stub"), "stub", requests)
+    LoadLoop(url).closed(payloads, SLOTS)
+
+
+def thread_cpu_s(pid: int) -> float:
+    """Processor seconds of a process's first thread, the event loop."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def first_token_s(weights: str) -> float:
+    """Seconds from the start of the process to the first token of its first request."""
+    begun = time.perf_counter()
+    with own_server(["--weights", weights, "--slots", str(SLOTS), "--slot-tokens", "512"]) as (url, _):
+        payloads = Work(PROMPT - 1, 1, 0.7, 1).payloads(Target("", url, first_model(url)), "first", 1)
+        loop = LoadLoop(url)
+        loop.closed(payloads, 1)
+        loop.close()
+        return time.perf_counter() - begun
+
+
+def served(weights: str, requests: int) -> dict[str, Any]:
+    """The server's own figures."""
+    starts = statistics.median(first_token_s(weights) for _ in range(3))
+    with own_server(["--weights", weights, "--slots", str(SLOTS), "--slot-tokens", "512"]) as (url, pid):
+        stream(url, SLOTS)
+        before, rates = thread_cpu_s(pid), [stream(url, requests) for _ in range(3)]
+        loop_us = (thread_cpu_s(pid) - before) / (3 * requests * OUTPUT) * 1e6
+        time.sleep(1)
+        idle = cpu_s(pid)
+        time.sleep(5)
+        idle = (cpu_s(pid) - idle) / 5
+        figures = {"first_token_s": starts, "served_tok_s": statistics.median(rates), "loop_us": loop_us}
+        return figures | {"idle_percent": idle * 100, "mb": resident_mb(pid)}
+
+
+def declared_mb(model: LoadedModel) -> float:
+    """Packed weights that a step reads, and the declared keys and values: of all slots and of the shared prefixes."""
+    assert isinstance(model.engine, NativeEngine)
+    config, info = model.config, model.engine.describe()
+    context = contract.Contract().context
+    prefixes = context.prefixes * min(context.system_tokens, info.slot_tokens)
+    token = config.layers * config.kv_heads * (3 * config.head_dim + 8)  # int16 keys, int8 values, two scales
+    return (model.engine.weight_bytes + token * (info.slots * info.slot_tokens + prefixes)) / 1e6
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--weights", default="exact,int8", help="modes to measure")
+    parser.add_argument("--steps", type=int, default=640, help="decode steps for each occupancy")
+    parser.add_argument("--requests", type=int, default=96, help="of the comparison with the server")
+    given = parser.parse_args()
+    before, rows = machine(), []
+    steps, prefills, servers = [], [], []
+    for weights in given.weights.split(","):
+        print(f"# {weights}: steps and floors", file=sys.stderr)
+        with loaded(weights=weights, **SIZES) as model:
+            floors = Floors(model)
+            steps += [floors.row(slots, given.steps) for slots in (1, 8, SLOTS)]
+            prefills.append(floors.prefill(32))
+            declared = declared_mb(model)
+        print(f"# {weights}: the server", file=sys.stderr)
+        row = {"weights": weights, "declared_mb": declared} | served(weights, given.requests)
+        row["memory_ratio"] = row["mb"] / declared
+        print(f"# {weights}: the engine without it", file=sys.stderr)
+        with loaded(weights=weights, **SIZES) as model:
+            pace = 1000 * SLOTS / row["served_tok_s"]
+            runs = [in_process(model, given.requests, pace) for _ in range(3)]
+        row["in_process_tok_s"] = statistics.median(rate for rate, _ in runs)
+        row["step_us"] = statistics.median(us for _, us in runs)
+        row["share"] = row["served_tok_s"] / row["in_process_tok_s"]
+        servers.append(row)
+    for columns, table in ((STEPS, steps), (PREFILL, prefills), (SERVED, servers)):
+        show(columns, table)
+        print()
+        rows += table
+    write(given.json_out, "engine", before, rows)
+
+
+if __name__ == "__main__":
+    main()
