@@ -9,8 +9,8 @@ from msgspec import Meta, Struct
 from zerolayer.contract_records import AuditLevel, AuditRules
 
 _Path = Annotated[str, Meta(max_length=4096)]
-_Limit = Annotated[int, Meta(ge=0, lt=1 << 32)]
-_ComputeUs = Annotated[int, Meta(ge=0, lt=1 << 62)]
+_Limit = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+_ComputeUs = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
 
 
 class Tenants(Struct, frozen=True):
@@ -23,7 +23,7 @@ class Tenants(Struct, frozen=True):
     state: _Path = ""  # budgets that survive a restart; empty: in the user's state folder, by port
     requests_per_minute: _Limit = 0
     tokens_per_minute: _Limit = 0
-    concurrent: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
+    concurrent: Annotated[int, Meta(ge=0, le=65_535)] = 0
     compute_us_per_day: _ComputeUs = 0
 
 
@@ -35,5 +35,5 @@ class Tenant(Struct, frozen=True):
     audit_rules: AuditRules = ("amounts", "dates")
     requests_per_minute: _Limit = 0
     tokens_per_minute: _Limit = 0
-    concurrent: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
+    concurrent: Annotated[int, Meta(ge=0, le=65_535)] = 0
     compute_us_per_day: _ComputeUs = 0

@@ -26,6 +26,8 @@ from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
 from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.observe.stages import Stage, StageClock
+from zerolayer.wire.anthropic_error import error_body as anthropic_error
+from zerolayer.wire.anthropic_error import speaks_anthropic
 from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_reply import retry_headers
 from zerolayer.wire.openai_reply import error_body
@@ -235,6 +237,9 @@ class Exchange:
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
             extra = (*_CHALLENGE, *_FINAL) if isinstance(error, Unauthenticated) else _FINAL
+        if speaks_anthropic(self.head):
+            told = (b"request-id", self.request_id.encode("ascii"))
+            return error.status, (JSON, told, *extra), anthropic_error(error, self.request_id)
         return error.status, (JSON, *extra), error_body(error)
 
     def _finish(self, status: int) -> None:

@@ -7,8 +7,8 @@ from typing import Final
 
 from zerolayer.front.exchange import Exchange, Headers
 from zerolayer.guard.budget.account import Level
+from zerolayer.wire.anthropic_error import speaks_anthropic
 
-_ANTHROPIC_PATH: Final = "/v1/messages"
 _US_PER_S: Final = 1_000_000
 
 
@@ -18,16 +18,10 @@ def limit_headers(levels: tuple[Level | None, Level | None], exchange: Exchange)
     if requests is None and tokens is None:
         return ()
     named = ((b"requests", requests), (b"tokens", tokens))
-    if not speaks_anthropic(exchange):
+    if not speaks_anthropic(exchange.head):
         return tuple(header for name, level in named if level is not None for header in _openai(name, level))
     now_s = exchange.wall_s()
     return tuple(header for name, level in named if level is not None for header in _anthropic(name, level, now_s))
-
-
-def speaks_anthropic(exchange: Exchange) -> bool:
-    """Whether a client of Anthropic's API asks, as its path or its version header says."""
-    head = exchange.head
-    return head.path.startswith(_ANTHROPIC_PATH) or head.get(b"anthropic-version") is not None
 
 
 def _openai(name: bytes, level: Level) -> Headers:

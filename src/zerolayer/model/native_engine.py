@@ -69,7 +69,7 @@ class NativeEngine:
         ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept; one salt fills at
         most ``salt_share`` of them. ``stop_ids`` end a generation unless it asks to ignore them. ``cores`` pins the
-        workers, all threads but the one that calls ``step``. Raises ``StartupError`` when memory or the kernel set is missing.
+        workers, all threads but the one that calls ``step``. Raises ``StartupError`` without memory or kernel set.
         """
         name = kernels or _native.kernel_sets()[0]
         service = 1  # a slot of our own: constants, logits

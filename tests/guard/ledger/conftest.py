@@ -40,8 +40,7 @@ def entry(number: int = 0, tenant: str = "bank", **fields) -> Entry:
         model=b"smollm2",
         route=b"chat.completions",
         code=b"stop",
-        status=200,
-        **{"prompt_tokens": 20, "completion_tokens": number, "core_ns": 1_000_000, **fields},
+        **{"status": 200, "prompt_tokens": 20, "completion_tokens": number, "core_ns": 1_000_000, **fields},
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
+from zerolayer.guard.budget.lease import Units
 from zerolayer.guard.identity import Quota
 
 UNIT: Final = (
@@ -45,8 +46,8 @@ class Account:
     """``whose`` stands in refusals: "key" or "tenant". Times in Unix microseconds that never run backwards."""
 
     __slots__ = (
-        "at_us", "day", "held_requests", "held_tokens", "held_us", "id", "quota", "requests_debt", "running",
-        "tokens_debt", "used_us", "whose",
+        "at_us", "day", "held_requests", "held_tokens", "held_us", "id", "lent_requests", "lent_tokens", "lent_us",
+        "quota", "requests_debt", "running", "tokens_debt", "used_us", "whose",
     )  # fmt: skip
 
     def __init__(self, account_id: bytes, whose: str, quota: Quota, now_us: int) -> None:
@@ -57,6 +58,7 @@ class Account:
         self.day = now_us // DAY_US
         self.requests_debt = self.tokens_debt = self.used_us = 0
         self.held_requests = self.held_tokens = self.held_us = self.running = 0
+        self.lent_requests = self.lent_tokens = self.lent_us = 0  # of what is held: by other nodes
 
     def advance(self, now_us: int) -> None:
         """Drain the buckets up to now, and begin a new day when there is one."""
@@ -112,11 +114,13 @@ class Account:
         self.held_tokens += tokens
         self.held_us += compute_us
 
-    def begin(self) -> None:
-        """A held request has started: from here on it counts, whatever becomes of it."""
+    def begin(self) -> bool:
+        """A held request has started: from here on it counts, whatever becomes of it. Whether that must be kept."""
         self.held_requests -= 1
-        if self.quota.requests_per_minute:
-            self.requests_debt += UNIT
+        if not self.quota.requests_per_minute:
+            return False
+        self.requests_debt += UNIT
+        return True
 
     def resize(self, tokens: int, compute_us: int) -> None:
         """Change what is held by these differences."""
@@ -150,14 +154,53 @@ class Account:
         limit = self.quota.tokens_per_minute
         return _level(limit, self.tokens_debt + self.held_tokens * UNIT) if limit else None
 
+    def lend(self, wanted: Units) -> Units:
+        """What is there of ``wanted``, held for another node from now on."""
+        quota = self.quota
+        units = Units(
+            _there(wanted.requests, quota.requests_per_minute, self.requests_debt, self.held_requests),
+            _there(wanted.tokens, quota.tokens_per_minute, self.tokens_debt, self.held_tokens),
+            wanted.compute_us
+            if not quota.compute_us_per_day
+            else max(0, min(wanted.compute_us, quota.compute_us_per_day - self.used_us - self.held_us)),
+        )
+        self._hold_lent(units, 1)
+        return units
+
+    def close(self, lent: Units, left: Units) -> None:
+        """Another node's loan is over: all of it but ``left`` was used."""
+        self._hold_lent(lent, -1)
+        used = lent - left
+        if self.quota.requests_per_minute:
+            self.requests_debt += used.requests * UNIT
+        if self.quota.tokens_per_minute:
+            self.tokens_debt += used.tokens * UNIT
+        self.used_us += used.compute_us
+
+    def _hold_lent(self, units: Units, sign: int) -> None:
+        self.held_requests += sign * units.requests
+        self.held_tokens += sign * units.tokens
+        self.held_us += sign * units.compute_us
+        self.lent_requests += sign * units.requests
+        self.lent_tokens += sign * units.tokens
+        self.lent_us += sign * units.compute_us
+
     @property
     def idle(self) -> bool:
         """Whether forgetting this account would change nothing."""
-        return not (self.requests_debt or self.tokens_debt or self.used_us or self.running)
+        lent = self.lent_requests or self.lent_tokens or self.lent_us
+        return not (self.requests_debt or self.tokens_debt or self.used_us or self.running or lent)
 
     def state(self) -> State:
-        """What must survive."""
-        return State(self.requests_debt, self.tokens_debt, self.at_us, self.day, self.used_us)
+        """What must survive. What is lent counts as used: whether it was, only the other node could tell."""
+        quota = self.quota
+        return State(
+            self.requests_debt + (self.lent_requests * UNIT if quota.requests_per_minute else 0),
+            self.tokens_debt + (self.lent_tokens * UNIT if quota.tokens_per_minute else 0),
+            self.at_us,
+            self.day,
+            self.used_us + self.lent_us,
+        )
 
     def restore(self, state: State) -> None:
         """Go on from ``state``; a clock that was set back in between drains nothing."""
@@ -174,6 +217,10 @@ class Account:
         return RateLimited(
             f"the {self.whose} has used its {limit} {what} a minute; ask again in {wait_ms} ms", retry_after_ms=wait_ms
         )
+
+
+def _there(wanted: int, limit: int, debt: int, held: int) -> int:
+    return max(0, min(wanted, (limit * UNIT - debt) // UNIT - held)) if limit else wanted
 
 
 def _level(limit: int, used: int) -> Level:

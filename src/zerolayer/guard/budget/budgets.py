@@ -67,7 +67,8 @@ class Hold:
         """The engine gets it: it counts as a request."""
         self._begun = True
         for account in self._accounts:
-            account.begin()
+            if account.begin():
+                self._budgets.keep(account)  # it counts although the process may die before its end
 
     def release(self) -> None:
         """Nothing ran. Void once the hold is settled."""
@@ -121,7 +122,7 @@ class Budgets:
         self.clock_us = clock_us
         self._default = default
         self._tenants = tenants
-        self._journal = journal
+        self.keep = _keep_nothing if journal is None else journal.write
         self._kept = dict(kept)
         self._accounts: dict[bytes, Account] = {}
         self._of: dict[tuple[str, bytes], tuple[Account, ...]] = {}
@@ -161,11 +162,6 @@ class Budgets:
             account.advance(now)
         return _levels(accounts)
 
-    def keep(self, account: Account) -> None:
-        """Write what must survive."""
-        if self._journal is not None:
-            self._journal.write(account)
-
     def states(self) -> dict[bytes, State]:
         """Of every account that is not idle, those of the last run included that nobody has used since."""
         now = self.clock_us()
@@ -204,6 +200,10 @@ class Budgets:
             account.advance(now)
         self._accounts = {name: account for name, account in self._accounts.items() if not account.idle}
         self._of.clear()
+
+
+def _keep_nothing(account: Account) -> None:
+    """Without a log nothing outlives the process."""
 
 
 def tenant_id(name: str) -> bytes:

@@ -61,9 +61,12 @@ class BudgetJournal:
         """Append where an account stands."""
         if self._at + _RECORD.size > self._end:
             self._renew()
-        body = _BODY.pack(
-            account.id, account.requests_debt, account.tokens_debt, account.at_us, account.day, account.used_us
-        )
+        if account.lent_requests or account.lent_tokens or account.lent_us:
+            body = _body(account.id, account.state())
+        else:  # the same, without an object in between
+            body = _BODY.pack(
+                account.id, account.requests_debt, account.tokens_debt, account.at_us, account.day, account.used_us
+            )
         _RECORD.pack_into(self._map, self._at, crc32(body), body)
         self._at += _RECORD.size
         self._dirty = True
@@ -118,13 +121,17 @@ class BudgetJournal:
         fresh = mmap.mmap(file, 0, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         at = _HEADER.size
         for account_id, state in states.items():
-            body = _BODY.pack(account_id, state.requests_debt, state.tokens_debt, state.at_us, state.day, state.used_us)
+            body = _body(account_id, state)
             _RECORD.pack_into(fresh, at, crc32(body), body)
             at += _RECORD.size
         scratch.replace(self._path)
         self._map.close()
         os.close(self._file)
         self._file, self._map, self._at, self._end = file, fresh, at, len(fresh)
+
+
+def _body(account_id: bytes, state: State) -> bytes:
+    return _BODY.pack(account_id, state.requests_debt, state.tokens_debt, state.at_us, state.day, state.used_us)
 
 
 def _open_locked(path: Path) -> tuple[int, bool]:

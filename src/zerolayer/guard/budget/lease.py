@@ -1,29 +1,29 @@
-"""Several nodes, one limit: units are withdrawn from the account at its home, spent elsewhere, and what is left returns.
+"""Several nodes, one limit: units of it are lent by the account's home node, and spent elsewhere or returned.
 
-Each account has one home node, which alone has its bucket. Another node asks the home for some units of requests,
-tokens and compute; the home takes them out of the account as if they had been used, and only then grants them. So
-whatever is lost, doubled, late or forgotten on the way, the units that exist on all nodes together are never more than
-the limit allowed: a lost grant is spent by nobody, and costs its units, no more. A node never spends what it does not
-hold. Units that nobody needed go home before they expire, once: the home gives back to the account what a return
-names, and at most what the grant was.
+Each account has one home, which alone has its bucket. Another node asks the home for some units of requests, tokens
+and compute; the home sets them aside as it does for a request of its own, and only then grants them. A node never
+spends what it does not hold. When a lease is over its holder says what is left of it, and the home pours the rest into
+the bucket; of whom it hears nothing it takes everything as used. So whatever is lost, doubled, late or forgotten on
+the way, all that is used on all nodes, with all that is lent, is never more than the limit.
 
-A grant is spent within ``TTL_US`` by the clock of whoever asked, counted from when it asked, so that no two clocks
-need agree. Pure: messages in, messages out, times in microseconds of one's own clock.
+Units are spent within ``SPEND_US`` after they were asked for, by the clock of whoever asked, so that no two clocks
+need agree. What a running request was given stays with its lease until the request ends, for ``LENT_US`` at most.
+Pure: messages in, messages out, times in microseconds of one's own clock.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-TTL_US: Final = 1_000_000  # a unit that was withdrawn is spent within this time, or never
-GRACE_US: Final = 2 * TTL_US  # how long the home remembers a grant, for its return
-OUTSTANDING: Final = 4096  # grants that a home remembers
+SPEND_US: Final = 1_000_000
+LENT_US: Final = 120_000_000  # after which the home takes a lease as used up
+OUTSTANDING: Final = 4096  # leases that a home has out for one account
 
 
 class Units(msgspec.Struct, frozen=True):
-    """Amounts of the three kinds."""
+    """Amounts of the three kinds; never negative."""
 
     requests: int = 0
     tokens: int = 0
@@ -45,50 +45,46 @@ class Units(msgspec.Struct, frozen=True):
             min(self.requests, other.requests), min(self.tokens, other.tokens), min(self.compute_us, other.compute_us)
         )
 
-    @property
-    def any(self) -> bool:
-        """Whether there is something of some kind."""
-        return bool(self.requests or self.tokens or self.compute_us)
+    def at_least_nothing(self) -> Units:
+        """A stranger's numbers, none of them negative."""
+        return Units(max(0, self.requests), max(0, self.tokens), max(0, self.compute_us))
 
 
 NO_UNITS: Final = Units()
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
-    """``lease`` is a name that no other ask has, of this run of the node or of any other (128 random bits)."""
+    """``lease`` is a name that no other ask has, of this run of the node or of any other: 16 random bytes."""
 
     account: bytes
     lease: bytes
     wanted: Units
 
 
-class Granted(msgspec.Struct, frozen=True, tag="grant"):
-    """The answer of the home; ``retry_us`` is when more will have drained, 0 when all that was wanted is there."""
+class Granted(msgspec.Struct, frozen=True, tag="granted"):
+    """The home's answer: what of it there was."""
 
     account: bytes
     lease: bytes
     units: Units
-    retry_us: int = 0
 
 
 class Return(msgspec.Struct, frozen=True, tag="return"):
-    """What is left of a lease; the holder has forgotten it before this is sent."""
+    """What is left of a lease that is over; its holder has forgotten it before this is sent."""
 
     account: bytes
     lease: bytes
-    units: Units
+    left: Units
 
 
-class Purse:
-    """The account at its home, as a lender sees it. ``withdraw`` takes and ``deposit`` gives back."""
+class Purse(Protocol):
+    """The account at its home."""
 
-    def withdraw(self, wanted: Units, now_us: int) -> tuple[Units, int]:
-        """What is there of ``wanted``, taken at once, and microseconds until more is there (0: nothing is missing)."""
-        raise NotImplementedError
+    def lend(self, wanted: Units) -> Units:
+        """What is there of ``wanted``, set aside at once."""
 
-    def deposit(self, units: Units, now_us: int) -> None:
-        """Units of a withdrawal that were not used."""
-        raise NotImplementedError
+    def close(self, lent: Units, left: Units) -> None:
+        """A loan is over: all of it but ``left`` was used."""
 
 
 class Lender:
@@ -97,102 +93,107 @@ class Lender:
     def __init__(self, account: bytes, purse: Purse) -> None:
         self._account = account
         self._purse = purse
-        self._grants: dict[bytes, tuple[Units, int, Granted]] = {}  # lease -> units that may return, until when, answer
+        self._out: dict[bytes, tuple[Units, int]] = {}  # lease -> units, and until when
 
     def ask(self, ask: Ask, now_us: int) -> Granted:
-        """Grant what is there. The same ask again, a repeated message, gets the same answer and no further units."""
-        self._forget(now_us)
-        known = self._grants.get(ask.lease)
-        if known is not None:
-            return known[2]
-        wanted = Units(max(0, ask.wanted.requests), max(0, ask.wanted.tokens), max(0, ask.wanted.compute_us))
-        if len(self._grants) >= OUTSTANDING:
-            return Granted(self._account, ask.lease, NO_UNITS, TTL_US)
-        units, retry_us = self._purse.withdraw(wanted, now_us)
-        granted = Granted(self._account, ask.lease, units, retry_us)
-        self._grants[ask.lease] = (units, now_us + GRACE_US, granted)
-        return granted
+        """Grant what is there. A repeated ask gets the same answer, and no further units."""
+        self.sweep(now_us)
+        known = self._out.get(ask.lease)
+        if known is None:
+            if len(self._out) >= OUTSTANDING:
+                return Granted(self._account, ask.lease, NO_UNITS)
+            known = (self._purse.lend(ask.wanted.at_least_nothing()), now_us + LENT_US)
+            self._out[ask.lease] = known
+        return Granted(self._account, ask.lease, known[0])
 
     def take_back(self, back: Return, now_us: int) -> None:
-        """Give the account what is left of a lease; a second return of the same lease finds nothing."""
-        self._forget(now_us)
-        known = self._grants.get(back.lease)
-        if known is None:
-            return
-        granted, until, answer = known
-        units = granted.least(
-            Units(max(0, back.units.requests), max(0, back.units.tokens), max(0, back.units.compute_us))
-        )
-        self._grants[back.lease] = (NO_UNITS, until, answer)
-        if units.any:
-            self._purse.deposit(units, now_us)
+        """A lease is over. One that is not known, or was returned before, changes nothing."""
+        self.sweep(now_us)
+        known = self._out.pop(back.lease, None)
+        if known is not None:
+            self._purse.close(known[0], known[0].least(back.left.at_least_nothing()))
 
-    def _forget(self, now_us: int) -> None:
-        for lease, (_, until, _) in list(self._grants.items()):
+    def sweep(self, now_us: int) -> None:
+        """Take as used what nobody has returned in time."""
+        for lease, (units, until) in list(self._out.items()):
             if until > now_us:
-                return  # the others were granted later
-            del self._grants[lease]
+                return  # the others were lent later
+            del self._out[lease]
+            self._purse.close(units, NO_UNITS)
+
+
+class _Lease:
+    __slots__ = ("ends_us", "left", "name", "running")
+
+    def __init__(self, name: bytes, left: Units, ends_us: int) -> None:
+        self.name = name
+        self.left = left
+        self.ends_us = ends_us  # of spending
+        self.running = 0  # requests that were given some of it
+
+
+class Loan:
+    """What one running request was given, and of which leases."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: list[tuple[_Lease, Units]]) -> None:
+        self._parts = parts
+
+    def end(self, used: Units) -> None:
+        """The request has ended and has used this much; the rest goes back to its leases."""
+        parts, self._parts = self._parts, []
+        for lease, given in parts:
+            part = given.least(used)
+            used -= part
+            lease.left += given - part
+            lease.running -= 1
 
 
 class Borrower:
-    """A node's side of one account whose home is elsewhere. One ask is on its way at a time.
-
-    ``stock`` is how many times what was used lately it keeps ahead, so that the next request finds it here.
-    """
+    """A node's side of one account whose home is elsewhere. One ask is on its way at a time."""
 
     def __init__(self, account: bytes) -> None:
         self._account = account
-        self._asked: tuple[Ask, int] | None = None
-        self._leases: dict[bytes, tuple[Units, int]] = {}  # units left, until when
-        self.retry_us = 0  # own clock: no use in asking before
+        self._asked: tuple[bytes, int] | None = None
+        self._leases: list[_Lease] = []
 
-    @property
-    def held(self) -> Units:
-        """All units that are here."""
-        return sum((units for units, _ in self._leases.values()), NO_UNITS)
+    def held(self, now_us: int) -> Units:
+        """All units that may be spent now."""
+        return sum((lease.left for lease in self._leases if now_us < lease.ends_us), NO_UNITS)
 
     def ask(self, lease: bytes, wanted: Units, now_us: int) -> Ask | None:
-        """The message to send, or None while one is on its way. ``lease`` is 16 fresh random bytes."""
-        if self._asked is not None and now_us < self._asked[1] + TTL_US:
+        """The message to send, or None while one is on its way."""
+        if self._asked is not None and now_us < self._asked[1] + SPEND_US:
             return None
-        ask = Ask(self._account, lease, wanted)
-        self._asked = (ask, now_us)
-        return ask
+        self._asked = (lease, now_us)
+        return Ask(self._account, lease, wanted)
 
     def granted(self, granted: Granted, now_us: int) -> None:
-        """An answer has come. One that was not waited for, or comes too late, is left alone: nobody spends it."""
-        if self._asked is None or self._asked[0].lease != granted.lease:
+        """An answer has come. One that is not waited for is left alone: nobody spends it, nobody returns it."""
+        if self._asked is None or self._asked[0] != granted.lease:
             return
-        asked_us = self._asked[1]
+        ends_us = self._asked[1] + SPEND_US
         self._asked = None
-        self.retry_us = now_us + granted.retry_us
-        if granted.units.any and now_us < asked_us + TTL_US:
-            self._leases[granted.lease] = (granted.units, asked_us + TTL_US)
+        if granted.units != NO_UNITS:
+            self._leases.append(_Lease(granted.lease, granted.units, min(ends_us, now_us + SPEND_US)))
 
-    def spend(self, units: Units, now_us: int) -> bool:
-        """Take ``units`` of what is here; False, and nothing is taken, when there is less."""
-        self._expire(now_us)
-        if not self.held.covers(units):
-            return False
-        missing = units
-        for lease, (left, until) in list(self._leases.items()):
-            part = left.least(missing)
-            missing -= part
-            self._leases[lease] = (left - part, until)
-        return True
+    def spend(self, units: Units, now_us: int) -> Loan | None:
+        """Take ``units`` of what is here; None, and nothing is taken, when there is less."""
+        if not self.held(now_us).covers(units):
+            return None
+        parts: list[tuple[_Lease, Units]] = []
+        for lease in self._leases:
+            part = lease.left.least(units)
+            if now_us < lease.ends_us and part != NO_UNITS:
+                lease.left -= part
+                lease.running += 1
+                units -= part
+                parts.append((lease, part))
+        return Loan(parts)
 
-    def unneeded(self, now_us: int, margin_us: int) -> list[Return]:
-        """What is to be sent home because it ends within ``margin_us``; it is here no more."""
-        back = []
-        for lease, (left, until) in list(self._leases.items()):
-            if now_us < until - margin_us:
-                continue
-            del self._leases[lease]
-            if left.any and now_us < until:
-                back.append(Return(self._account, lease, left))
-        return back
-
-    def _expire(self, now_us: int) -> None:
-        for lease, (left, until) in list(self._leases.items()):
-            if now_us >= until or not left.any:
-                del self._leases[lease]
+    def over(self, now_us: int) -> list[Return]:
+        """The leases that are over, to be sent home; they are here no more."""
+        ended = [lease for lease in self._leases if not lease.running and now_us >= lease.ends_us]
+        self._leases = [lease for lease in self._leases if lease not in ended]
+        return [Return(self._account, lease.name, lease.left) for lease in ended]
