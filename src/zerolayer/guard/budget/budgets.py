@@ -162,6 +162,10 @@ class Budgets:
             account.advance(now)
         return _levels(accounts)
 
+    def accounts(self) -> list[Account]:
+        """Everybody's, as they are."""
+        return list(self._accounts.values())
+
     def states(self) -> dict[bytes, State]:
         """Of every account that is not idle, those of the last run included that nobody has used since."""
         now = self.clock_us()
