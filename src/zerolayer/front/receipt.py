@@ -30,6 +30,8 @@ RECORDED: Final[Mapping[str, bytes]] = {
 # A refusal that says when to come back is no end; the request is recorded when it comes again.
 _NOT_FOR_GOOD: Final = (RetryLater, Unavailable)
 _US: Final = 1000  # nanoseconds
+# Plain numbers: this runs once a request.
+_STREAMED, _ANSWER_CACHED, _UNNAMED = int(Flag.STREAMED), int(Flag.ANSWER_CACHED), int(Flag.UNNAMED)
 _METER_NS: Final = 60_000_000_000  # between two records of compute that is in no request's
 
 
@@ -99,7 +101,7 @@ class Books:
         self._audit = audit
         self._meter = meter
         self._access = access
-        self._tenants: dict[str, bytes] = {}
+        self._tenants: dict[str, tuple[bytes, bool]] = {}  # the name, and whether more is told
         self._metered_ns = meter.started_ns
         self._idle_ns = 0
 
@@ -119,14 +121,17 @@ class Books:
         """Write down a request that ends now."""
         if not receipt.route:
             return
-        tenant = identity.tenant
+        known = self._tenants.get(identity.tenant)
+        if known is None:
+            named = self._audit.level(identity.tenant) is not Level.OFF
+            known = self._tenants[identity.tenant] = (identity.tenant.encode(), named)
         entry = Entry(
-            self._tenants.get(tenant) or self._tenants.setdefault(tenant, tenant.encode()),
+            known[0],
             identity.key_id,
             self._model,
             outcome=receipt.outcome,
             status=status,
-            flags=(Flag.STREAMED if streamed else 0) | (Flag.ANSWER_CACHED if receipt.answer_cached else 0),
+            flags=(_STREAMED if streamed else 0) | (_ANSWER_CACHED if receipt.answer_cached else 0),
             max_tokens=receipt.max_tokens,
             deadline_ms=receipt.deadline_ms,
         )
@@ -137,8 +142,8 @@ class Books:
             if work in receipt.prompts:
                 entry.prompt_tokens += spent.prompt_tokens
                 entry.cached_tokens += spent.cached_tokens
-        if self._audit.level(tenant) is Level.OFF:
-            entry.flags |= Flag.UNNAMED
+        if not known[1]:
+            entry.flags |= _UNNAMED
         else:
             entry.request_id, entry.route = request_id.encode("ascii"), receipt.route
             entry.code = receipt.code.encode("ascii")

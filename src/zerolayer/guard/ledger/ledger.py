@@ -29,7 +29,7 @@ from zerolayer.guard.ledger.record import (
     chained,
     fit,
     head_bytes,
-    write_record,
+    record_content,
 )
 from zerolayer.guard.ledger.segment import End, read_segment_head, repair, segment_path, segments
 
@@ -64,8 +64,6 @@ class Ledger:
         self._wall_s = wall_s
         self._rules = rules or Rules()
         self._write = write
-        self._content = bytearray(CONTENT_BYTES)
-        self._zeros = bytes(CONTENT_BYTES)
         self._fd = -1
         self._number = 0
         self._size = 0
@@ -104,12 +102,9 @@ class Ledger:
         """Give the record to the kernel. While the disk takes none, it waits in memory, and ``failed`` says so."""
         if self._size + RECORD_BYTES > self._rules.segment_bytes and self._size > RECORD_BYTES and not self.failed:
             self._rotate()
-        content = self._content
-        content[:] = self._zeros
-        write_record(content, record, self._sequence, int(self._wall_s() * 1_000_000))
+        content = record_content(record, self._sequence, int(self._wall_s() * 1_000_000))
         digest = chained(self._hash, content)
-        data = bytes(content) + digest
-        if not self.failed and self._put(data):
+        if not self.failed and self._put(content + digest):
             self._hash = digest
             self._sequence += 1
         else:

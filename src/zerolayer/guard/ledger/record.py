@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum, IntFlag
 from hashlib import sha256
-from struct import Struct
+from struct import Struct, error
 from typing import Final
 
 import msgspec
@@ -177,43 +177,42 @@ def fit(text: str, size: int) -> bytes:
     return data if len(data) <= size else data[:size].decode("utf-8", "ignore").encode()
 
 
-def write_entry(buffer: bytearray, entry: Entry) -> None:
-    """The content of a request's record into ``buffer``; numbers that do not fit are the largest that does."""
-    stages = entry.stages_us
-    if max(stages) > _U32:
-        stages = tuple([min(value, _U32) for value in stages])
-    _REQUEST.pack_into(
-        buffer, 0, Kind.REQUEST, entry.outcome, entry.status, entry.flags, entry.sequence, entry.ended_us,
-        entry.key_id, entry.tenant, entry.model, entry.request_id, entry.route, entry.code,
-        entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens, entry.max_tokens,
-        entry.core_ns, min(entry.first_token_us, _U32), entry.deadline_ms, *stages,
-    )  # fmt: skip
+def entry_content(entry: Entry, sequence: int, ended_us: int) -> bytes:
+    """The content of a request's record; a number that does not fit is the largest that does."""
+    try:
+        return _REQUEST.pack(
+            1, entry.outcome, entry.status, entry.flags, sequence, ended_us,
+            entry.key_id, entry.tenant, entry.model, entry.request_id, entry.route, entry.code,
+            entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens, entry.max_tokens,
+            entry.core_ns, entry.first_token_us, entry.deadline_ms, *entry.stages_us,
+        )  # fmt: skip
+    except error:
+        entry.stages_us = tuple([min(spent, _U32) for spent in entry.stages_us])
+        entry.first_token_us = min(entry.first_token_us, _U32)
+        return entry_content(entry, sequence, ended_us)
 
 
-def write_record(buffer: bytearray, record: Record, sequence: int, ended_us: int) -> None:
-    """The content of any record into ``buffer``."""
+def record_content(record: Record, sequence: int, ended_us: int) -> bytes:
+    """The content of any record."""
     match record:
         case Entry():
-            record.sequence, record.ended_us = sequence, ended_us
-            write_entry(buffer, record)
+            return entry_content(record, sequence, ended_us)
         case Meter():
-            _METER.pack_into(
-                buffer, 0, Kind.METER, 0, 0, 0, sequence, ended_us, b"", record.tenant,
+            return _METER.pack(
+                Kind.METER, 0, 0, 0, sequence, ended_us, b"", record.tenant,
                 record.model, record.core_ns, record.span_us, record.cores,
             )  # fmt: skip
         case Match():
             named = [(source.message, 0, source.offset) for source in record.sources[:SOURCES]]
             named += [(0, 0, 0)] * (SOURCES - len(named))
-            _MATCH.pack_into(
-                buffer, 0, Kind.MATCH, record.rule, min(record.places, 65535), 0, sequence, ended_us,
+            return _MATCH.pack(
+                Kind.MATCH, record.rule, min(record.places, 65535), 0, sequence, ended_us,
                 record.key_id, record.tenant, record.request_id, record.text,
                 record.logprob, record.token, record.tokens, record.offset,
                 *[number for source in named for number in source],
             )  # fmt: skip
         case Note():
-            _NOTE.pack_into(
-                buffer, 0, Kind.NOTE, record.what, 0, 0, sequence, ended_us, b"", b"", record.number, record.text
-            )
+            return _NOTE.pack(Kind.NOTE, record.what, 0, 0, sequence, ended_us, b"", b"", record.number, record.text)
 
 
 def head_bytes(head: Head) -> bytes:
