@@ -103,6 +103,7 @@ TEXTS = {
     "key": ("key.pem", "key.pem"),
     "client-ca": ("ca.pem", "ca.pem"),
     "unix": ("/run/zl.sock", "/run/zl.sock"),
+    "key-set": ("keys/keyset.json", "keys/keyset.json"),
 }
 TLS = {"certificate": "chain.pem", "key": "key.pem"}  # neither goes without the other, nor a client's without both
 

@@ -29,6 +29,7 @@ from zerolayer.contract_source import (
     refuse,
     refuse_unknown_keys,
     rendered,
+    tables,
     unknown_variables,
 )
 from zerolayer.contract_tenants import Tenant, Tenants
@@ -287,7 +288,7 @@ def model_path(contract: Contract) -> Path:
 def to_toml(effective: Effective) -> str:
     """The effective contract as TOML that ``load`` reads back, each line with its origin."""
     notes = dict.fromkeys(NOT_YET, "fixed in this version")
-    return rendered(_flat(effective), notes)
+    return rendered(_flat(effective), notes) + tables(effective.contract, effective.origin)
 
 
 def to_json(effective: Effective) -> bytes:

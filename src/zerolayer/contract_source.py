@@ -367,6 +367,16 @@ def rendered(values: Mapping[str, Found], notes: Mapping[str, str]) -> str:
     return "".join(f"{left:<{width}}  # {comment}\n" if comment else f"{left}\n" for left, comment in rows)
 
 
+def tables(contract: msgspec.Struct, origins: Mapping[str, str]) -> str:
+    """TOML of all tables of all ``[[section]]``s."""
+    text = ""
+    for section, rows in msgspec.structs.asdict(contract).items():
+        for row in rows if isinstance(rows, tuple) else ():
+            lines = [f"{key} = {literal(value)}\n" for key, value in msgspec.structs.asdict(row).items()]
+            text += f"\n[[{section}]]  # {origins[section]}\n{''.join(lines)}"
+    return text
+
+
 def literal(value: object) -> str:
     """A TOML literal. JSON's string escapes are TOML's, except that TOML wants DEL escaped too."""
     if isinstance(value, tuple):

@@ -10,7 +10,7 @@ from zerolayer.contract_records import AuditLevel, AuditRules
 
 _Path = Annotated[str, Meta(max_length=4096)]
 _Limit = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
-_ComputeUs = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
+_ComputeUs = Annotated[int, Meta(ge=0, le=10**15)]
 
 
 class Tenants(Struct, frozen=True):

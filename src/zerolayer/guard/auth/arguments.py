@@ -12,7 +12,7 @@ _LIMITS: Final = (
     ("--requests-per-minute", _UINT32, "requests in a minute"),
     ("--tokens-per-minute", _UINT32, "tokens of prompt and answer in a minute"),
     ("--concurrent", (1 << 16) - 1, "requests at once"),
-    ("--compute-us-per-day", (1 << 62) - 1, "microseconds of compute (wall time x cores) in a UTC day"),
+    ("--compute-us-per-day", 10**15, "microseconds of compute (wall time x cores) in a UTC day"),
 )
 
 
@@ -27,6 +27,7 @@ def add_keys(commands: _Commands[argparse.ArgumentParser]) -> None:
     revoke = _add(below, "revoke", "void keys; servers know within a second")
     revoke.add_argument("key", metavar="KEY", nargs="*", help="a key's id, or a key; - reads it from stdin")
     revoke.add_argument("--tenant", action="append", default=[], help="all keys of this tenant that exist by now")
+    revoke.add_argument("--renew", action="store_true", help="sign the list anew as it is, so that it stays young")
     rotate = _add(below, "rotate", "make a new signing key; the last one counts for a while yet")
     rotate.add_argument("--overlap-days", metavar="DAYS", type=_days, default=30.0, help="for how long; default 30")
     show = _add(below, "show", "print the key set, or what a key says")

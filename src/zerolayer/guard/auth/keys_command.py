@@ -74,7 +74,7 @@ def issue(options: argparse.Namespace) -> int:
 def revoke(options: argparse.Namespace) -> int:
     """``keys revoke KEY_ID|KEY|-`` or ``--tenant NAME``: servers that watch the folder know within a second."""
     named = [_key_id(text) for text in options.key]
-    if not named and not options.tenant:
+    if not (named or options.tenant or options.renew):
         raise UsageError("name a key by its id, or all keys of a tenant by --tenant NAME")
     now = _now()
     for tenant in options.tenant:
