@@ -226,9 +226,7 @@ NOT_YET = frozenset(
     }
 )
 # Names that a later version will know; said plainly rather than called unknown.
-_LATER = {
-    "listen.tls": "listen.certificate and listen.key turn TLS on",
-}
+_LATER = {"listen.tls": "listen.certificate and listen.key turn TLS on"}
 # (smaller, larger): the smaller one's default gives way, a given value is refused.
 _AT_MOST = (
     ("context.chunk_tokens", "context.slot_tokens"),
