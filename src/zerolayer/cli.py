@@ -115,6 +115,12 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", help="address of the server [ZEROLAYER_URL]; default http://127.0.0.1:PORT")
     where.add_argument("--port", type=_port, help="port of a server on this machine; default 8000 [ZEROLAYER_PORT]")
+    parser.add_argument(
+        "--key-env",
+        metavar="VARIABLE",
+        default="ZEROLAYER_API_KEY",
+        help="variable with the key; default ZEROLAYER_API_KEY",
+    )
     parser.add_argument("--system", metavar="TEXT", help="system message")
     parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer in tokens")
     parser.add_argument("--temperature", metavar="T", type=float, help="0 = always the likeliest token")
@@ -180,6 +186,7 @@ def _chat(options: argparse.Namespace) -> int:
             max_tokens=options.max_tokens,
             temperature=options.temperature,
             json=options.json,
+            key=os.environ.get(options.key_env, ""),
         )
     )
 

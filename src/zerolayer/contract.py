@@ -368,6 +368,11 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
         "It uses the port of the service itself; give --admin another port, as in 127.0.0.1:8001, or move --port.",
     ),
     (
+        "tenants.node",
+        lambda contract: contract.tenants.knows_itself,
+        "Nodes that share limits need a key set, and each names itself as it stands in tenants.nodes.",
+    ),
+    (
         "refusal.message",
         lambda contract: not re.search(r"[{}]", contract.refusal.message.replace("{ms}", "", 1)),
         "It may hold {ms} once, and no other braces.",

@@ -48,7 +48,7 @@ FLAGS: Mapping[str, str] = {
     "unix": "listen.unix",
 }
 # Variables that choose a file or a server; they set no key.
-OTHER_VARIABLES = frozenset({"ZEROLAYER_CONTRACT", "ZEROLAYER_URL"})
+OTHER_VARIABLES = frozenset({"ZEROLAYER_API_KEY", "ZEROLAYER_CONTRACT", "ZEROLAYER_URL"})
 
 _TOKEN = re.compile(
     r"""(?P<string>\"\"\"(?:[^\\]|\\.)*?\"\"\"\"{0,2}|'''.*?''''{0,2}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""

@@ -21,10 +21,20 @@ class Tenants(Struct, frozen=True):
     root: Annotated[str, Meta(pattern=r"([A-Za-z0-9+/]{43}=)?")] = ""  # empty: the root that the key set names at start
     revocations_max_age_s: Annotated[int, Meta(ge=0, le=31_536_000)] = 0  # with an older list nobody comes in; 0 = any
     state: _Path = ""  # budgets that survive a restart; empty: in the user's state folder, by port
+    nodes: tuple[
+        Annotated[str, Meta(pattern=r"https?://[0-9A-Za-z.\[\]:_-]{1,253}")], ...
+    ] = ()  # that share the limits
+    node: Annotated[str, Meta(max_length=260)] = ""  # which of them this one is
+    node_key: _Path = ""  # file with a key of `zerolayer keys issue --node`
     requests_per_minute: _Limit = 0
     tokens_per_minute: _Limit = 0
     concurrent: Annotated[int, Meta(ge=0, le=65_535)] = 0
     compute_us_per_day: _ComputeUs = 0
+
+    @property
+    def knows_itself(self) -> bool:
+        """Whether a node that shares limits has keys, and is one of the nodes."""
+        return not self.nodes or (self.node in self.nodes and bool(self.key_set))
 
 
 class Tenant(Struct, frozen=True):

@@ -44,6 +44,15 @@ class AnswerState(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class KeyState(msgspec.Struct, frozen=True):
+    """What auth and budgets say: keys found by digest, keys looked at, signatures verified, refusals of a limit."""
+
+    hits: int = 0
+    misses: int = 0
+    verified: int = 0
+    limited: int = 0
+
+
 class Gauges(msgspec.Struct, frozen=True):
     """What the rooms above report at a scrape."""
 
@@ -59,6 +68,7 @@ class Gauges(msgspec.Struct, frozen=True):
     compute_ns: Mapping[str, int] = {}  # core-nanoseconds by tenant; they sum to accounted_ns x cores
     ledger_records: int | None = None
     answers: AnswerState | None = None
+    keys: KeyState = KeyState()
 
 
 class Histogram:
@@ -183,6 +193,11 @@ class Metrics:
             sorted(dropped),
         )
         yield from _single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
+        keys = gauges.keys
+        yield from _single("zerolayer:auth_cache_hits_total", "counter", "Keys known already.", labels, keys.hits)
+        yield from _single("zerolayer:auth_cache_misses_total", "counter", "Keys looked at.", labels, keys.misses)
+        yield from _single("zerolayer:auth_verifications_total", "counter", "Signatures.", labels, keys.verified)
+        yield from _single("zerolayer:limited_total", "counter", "Requests over a limit.", labels, keys.limited)
         yield from _single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
         yield from _single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)
         yield from self._compute_lines(gauges)

@@ -18,6 +18,7 @@ from zerolayer.guard.auth.key_files import REVOKED, KeyDocuments, KeyFiles
 from zerolayer.guard.budget.budgets import Budgets
 from zerolayer.guard.budget.journal import BudgetJournal
 from zerolayer.guard.identity import Quota
+from zerolayer.serve.fleet import build_fleet
 
 _log = logging.getLogger("zerolayer.serve")
 
@@ -78,6 +79,7 @@ class BudgetBook:
 
     def __init__(self, contract: Contract, clock_ns: Callable[[], int], helper: Executor, port: int) -> None:
         self._helper = helper
+        self._fleet = build_fleet(contract.tenants)
         self._synced_ns = 0
         tenants = contract.tenants
         quotas = {tenant.name: _quota(tenant) for tenant in contract.tenant}
@@ -92,18 +94,25 @@ class BudgetBook:
             quotas,
             self._journal,
             {} if self._journal is None else self._journal.kept,
+            *(() if self._fleet is None else (self._fleet.elsewhere,)),
         )
+        if self._fleet is not None:
+            self._fleet.start(self.budgets)
         if self._journal is not None:
             self._journal.states = self.budgets.states
 
-    def sync(self, now_ns: int) -> None:
-        """Once a second bring the log to the disk, off the loop."""
+    def sweep(self, now_ns: int) -> None:
+        """Several times a second: leases go home; once a second the log is brought to the disk, off the loop."""
+        if self._fleet is not None:
+            self._fleet.sweep()
         if self._journal is not None and now_ns - self._synced_ns >= _SYNC_NS:
             self._synced_ns = now_ns
             self._helper.submit(self._journal.sync)
 
     def close(self) -> None:
         """At the end, when no reply is on its way."""
+        if self._fleet is not None:
+            self._fleet.close()
         if self._journal is not None:
             self._journal.close()
 

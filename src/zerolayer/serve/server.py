@@ -38,7 +38,7 @@ from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import AnswerState, Gauges, Metrics, ProgramState
+from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.records import Records
@@ -229,8 +229,16 @@ class Server:
                 compute_ns=self.meter.totals,
                 answers=_answers(self.keeping),
                 ledger_records=None if ledger is None else ledger.records,
+                keys=self._key_state(),
             )
         )
+
+    def _key_state(self) -> KeyState:
+        limited = self.book.budgets.refused
+        if self.keyring is None:
+            return KeyState(limited=limited)
+        counts = self.keyring.authenticator.counts
+        return KeyState(counts.hits, counts.misses, counts.verified, limited)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""
@@ -242,7 +250,7 @@ class Server:
         self.records.sweep(now, self.guard)
         if self.keyring is not None:
             self.keyring.look()
-        self.book.sync(now)
+        self.book.sweep(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:

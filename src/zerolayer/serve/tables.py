@@ -23,6 +23,9 @@ from zerolayer.front.grpc_reflection import Reflection
 from zerolayer.front.held import HeldClients
 from zerolayer.front.inference import Inference
 from zerolayer.front.keeping import Keeping
+from zerolayer.front.leases import ADMIN_PATH as ADMIN_LEASES
+from zerolayer.front.leases import PATH as LEASES
+from zerolayer.front.leases import Leases
 from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
 from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
@@ -68,7 +71,10 @@ class Tables:
         self.grpc_health = GrpcHealth(lambda: guard.closed, frozenset({SERVICE}))
         counter = TokenCounter(guard, self._limits, rooms.helper)
         self.calls = Calls(self._methods(counter), clock_ns, rooms.site.limits.body_bytes)
-        self.routers = self._build_routers(self._service(counter, health), admin_table(render_metrics, health))
+        leases = Leases(guard.budgets)
+        service = {**self._service(counter, health), LEASES: {"POST": leases.service}}
+        admin = {**admin_table(render_metrics, health), ADMIN_LEASES: {"POST": leases.admin}}
+        self.routers = self._build_routers(service, admin)
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
         inference = self._inference(HttpFraming(), counter)

@@ -27,7 +27,8 @@ def issued(capsys, *arguments: str) -> str:
 
 def test_new_makes_a_secret_for_its_owner_and_says_what_comes_next(keys, capsys):
     assert stat.S_IMODE((keys / "signing.key").stat().st_mode) == 0o600
-    assert "zerolayer serve --key-set keys/keyset.json" in capsys.readouterr().out
+    assert main(["keys", "new", "keys2"]) == 0
+    assert "zerolayer serve --key-set keys2/keyset.json" in capsys.readouterr().out
 
 
 def test_issue_prints_the_key_alone_on_stdout(keys, capsys):

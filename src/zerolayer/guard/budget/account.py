@@ -8,7 +8,7 @@ it never exceed the limit together, and giving a hold back leaves no trace.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -44,6 +44,8 @@ class State(msgspec.Struct, frozen=True):
 
 class Account:
     """``whose`` stands in refusals: "key" or "tenant". Times in Unix microseconds that never run backwards."""
+
+    shared: ClassVar[bool] = False
 
     __slots__ = (
         "at_us", "day", "held_requests", "held_tokens", "held_us", "id", "lent_requests", "lent_tokens", "lent_us",
@@ -107,28 +109,29 @@ class Account:
             )
         return None
 
-    def take(self, tokens: int, compute_us: int) -> None:
-        """Hold one request of this size."""
+    def take(self, tokens: int, compute_us: int) -> Account:
+        """Hold one request of this size; what is to be told of its way."""
         self.held_requests += 1
         self.running += 1
         self.held_tokens += tokens
         self.held_us += compute_us
+        return self
 
-    def begin(self) -> bool:
-        """A held request has started: from here on it counts, whatever becomes of it. Whether that must be kept."""
+    def begin(self) -> Account | None:
+        """A held request has started: from here on it counts, whatever becomes of it. Who is to be kept, if anybody."""
         self.held_requests -= 1
         if not self.quota.requests_per_minute:
-            return False
+            return None
         self.requests_debt += UNIT
-        return True
+        return self
 
     def resize(self, tokens: int, compute_us: int) -> None:
         """Change what is held by these differences."""
         self.held_tokens += tokens
         self.held_us += compute_us
 
-    def finish(self, held_tokens: int, held_us: int, tokens: int, compute_us: int, now_us: int) -> None:
-        """A started request has ended: what it held is given back, and what it used is poured in."""
+    def finish(self, held_tokens: int, held_us: int, tokens: int, compute_us: int, now_us: int) -> Account:
+        """A started request has ended: what it held is given back, what it used poured in. Who is to be kept."""
         self.advance(now_us)
         self.running -= 1
         self.held_tokens -= held_tokens
@@ -136,6 +139,7 @@ class Account:
         if self.quota.tokens_per_minute:
             self.tokens_debt += tokens * UNIT
         self.used_us += compute_us
+        return self
 
     def forget(self, held_tokens: int, held_us: int) -> None:
         """A request that never started has gone."""
@@ -157,12 +161,12 @@ class Account:
     def lend(self, wanted: Units) -> Units:
         """What is there of ``wanted``, held for another node from now on."""
         quota = self.quota
+        daily, at_once = quota.compute_us_per_day, quota.concurrent
         units = Units(
             _there(wanted.requests, quota.requests_per_minute, self.requests_debt, self.held_requests),
             _there(wanted.tokens, quota.tokens_per_minute, self.tokens_debt, self.held_tokens),
-            wanted.compute_us
-            if not quota.compute_us_per_day
-            else max(0, min(wanted.compute_us, quota.compute_us_per_day - self.used_us - self.held_us)),
+            max(0, min(wanted.compute_us, daily - self.used_us - self.held_us)) if daily else wanted.compute_us,
+            max(0, min(wanted.running, at_once - self.running)) if at_once else wanted.running,
         )
         self._hold_lent(units, 1)
         return units
@@ -184,6 +188,7 @@ class Account:
         self.lent_requests += sign * units.requests
         self.lent_tokens += sign * units.tokens
         self.lent_us += sign * units.compute_us
+        self.running += sign * units.running
 
     @property
     def idle(self) -> bool:

@@ -12,11 +12,15 @@ from typing import Final, Protocol
 
 import msgspec
 
-from zerolayer.errors import ZerolayerError
+from zerolayer.errors import RateLimited, ZerolayerError
 from zerolayer.guard.budget.account import Account, Level, State
+from zerolayer.guard.budget.lease import NO_UNITS, Ask, Granted, Lender, Return
+from zerolayer.guard.budget.shared import Claim, SharedAccount
 from zerolayer.guard.identity import KEY_ID_BYTES, Identity, Quota
 from zerolayer.guard.spent import NOTHING, Spent
 
+_NOT_HOME_MS: Final = 1000  # two nodes name different nodes: nobody lends until they agree
+_LATER_MS: Final = 1000
 _IDLE_SWEEP: Final = 65_536  # keys, before those that hold nothing are forgotten
 
 
@@ -42,7 +46,7 @@ class Hold:
 
     __slots__ = ("_accounts", "_begun", "_budgets", "_open", "_roomy", "_size")
 
-    def __init__(self, budgets: Budgets, accounts: tuple[Account, ...], size: Size, *, roomy: bool) -> None:
+    def __init__(self, budgets: Budgets, accounts: tuple[Account | Claim, ...], size: Size, *, roomy: bool) -> None:
         self._budgets = budgets
         self._accounts = accounts
         self._size = size
@@ -67,8 +71,9 @@ class Hold:
         """The engine gets it: it counts as a request."""
         self._begun = True
         for account in self._accounts:
-            if account.begin():
-                self._budgets.keep(account)  # it counts although the process may die before its end
+            kept = account.begin()
+            if kept is not None:
+                self._budgets.keep(kept)  # it counts although the process may die before its end
 
     def release(self) -> None:
         """Nothing ran. Void once the hold is settled."""
@@ -87,8 +92,9 @@ class Hold:
             budgets = self._budgets
             now, tokens = budgets.clock_us(), spent.prompt_tokens + spent.output_tokens
             for account in accounts:
-                account.finish(size.tokens, size.compute_us, tokens, spent.compute_us, now)
-                budgets.keep(account)
+                kept = account.finish(size.tokens, size.compute_us, tokens, spent.compute_us, now)
+                if kept is not None:
+                    budgets.keep(kept)
 
     def _judge(self) -> ZerolayerError | None:
         """Whether what is held fits beside all else; its own part does not count twice."""
@@ -108,6 +114,15 @@ class Hold:
         return _levels(self._accounts)
 
 
+AnyAccount = Account | SharedAccount
+Elsewhere = Callable[[bytes, str, Quota], SharedAccount | None]
+"""The account of this id if another node is its home."""
+
+
+def _nowhere(_account_id: bytes, _whose: str, _quota: Quota) -> SharedAccount | None:
+    """No account: there is one node only."""
+
+
 class Budgets:
     """``clock_us`` gives Unix microseconds that never run backwards. ``tenants`` have limits of their own."""
 
@@ -118,14 +133,17 @@ class Budgets:
         tenants: Mapping[str, Quota] = {},
         journal: Journal | None = None,
         kept: Mapping[bytes, State] = {},
+        elsewhere: Elsewhere = _nowhere,
     ) -> None:
         self.clock_us = clock_us
         self._default = default
         self._tenants = tenants
         self.keep = _keep_nothing if journal is None else journal.write
         self._kept = dict(kept)
-        self._accounts: dict[bytes, Account] = {}
-        self._of: dict[tuple[str, bytes], tuple[Account, ...]] = {}
+        self._elsewhere = elsewhere
+        self._accounts: dict[bytes, AnyAccount] = {}
+        self._lenders: dict[bytes, Lender] = {}
+        self._of: dict[tuple[str, bytes], tuple[AnyAccount, ...]] = {}
         self.refused = 0
 
     def reserve(self, identity: Identity, least: Size, most: Size) -> Hold:
@@ -136,21 +154,23 @@ class Budgets:
         accounts = self._of.get((identity.tenant, identity.key_id))
         if accounts is None:
             accounts = self._open(identity)
-        roomy = True
         if accounts:
+            roomy, size = True, most
             now = self.clock_us()
             for account in accounts:
                 account.advance(now)
                 if account.refusal(most.tokens, most.compute_us) is None:
                     continue
                 roomy = False
+                if account.shared:
+                    size = least  # a node never spends what it does not hold
                 refusal = account.refusal(least.tokens, least.compute_us)
                 if refusal is not None:
                     self.refused += 1
                     raise refusal
-            for account in accounts:
-                account.take(most.tokens, most.compute_us)
-        return Hold(self, accounts, most, roomy=roomy)
+            claims = tuple([account.take(size.tokens, size.compute_us) for account in accounts])
+            return Hold(self, claims, size, roomy=roomy)
+        return Hold(self, (), most, roomy=True)
 
     def levels(self, identity: Identity) -> tuple[Level | None, Level | None]:
         """Requests and tokens of whoever asks, each of the account that has less left."""
@@ -162,9 +182,46 @@ class Budgets:
             account.advance(now)
         return _levels(accounts)
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[Account | SharedAccount]:
         """Everybody's, as they are."""
         return list(self._accounts.values())
+
+    def lend(self, ask: Ask) -> Granted:
+        """Answer another node, as the home of the account that it asks for."""
+        account, now = self._account(ask.account, ask.whose, ask.quota), self.clock_us()
+        if isinstance(account, SharedAccount):
+            return Granted(ask.account, ask.lease, NO_UNITS, _NOT_HOME_MS)
+        account.advance(now)
+        granted = self._lender(account).ask(ask, now)
+        missing = ask.wanted - granted.units
+        if missing.most(NO_UNITS) != NO_UNITS:
+            refusal = account.refusal(ask.wanted.tokens, ask.wanted.compute_us)
+            wait_ms = refusal.retry_after_ms if isinstance(refusal, RateLimited) else _LATER_MS
+            granted = msgspec.structs.replace(granted, retry_ms=wait_ms)
+        self.keep(account)
+        return granted
+
+    def take_back(self, back: Return) -> None:
+        """Another node's lease is over."""
+        account = self._accounts.get(back.account)
+        if isinstance(account, Account):
+            account.advance(self.clock_us())
+            self._lender(account).take_back(back, self.clock_us())
+            self.keep(account)
+
+    def granted(self, granted: Granted) -> None:
+        """A home has answered."""
+        account = self._accounts.get(granted.account)
+        if isinstance(account, SharedAccount):
+            account.granted(granted, self.clock_us())
+
+    def over(self) -> list[Return]:
+        """What is to be sent home now, and time for what was lent. Called several times a second."""
+        now = self.clock_us()
+        for lender in self._lenders.values():
+            lender.sweep(now)
+        shared = [account for account in self._accounts.values() if isinstance(account, SharedAccount)]
+        return [back for account in shared for back in account.borrower.over(now)]
 
     def states(self) -> dict[bytes, State]:
         """Of every account that is not idle, those of the last run included that nobody has used since."""
@@ -172,15 +229,15 @@ class Budgets:
         states = dict(self._kept)
         for account in self._accounts.values():
             account.advance(now)
-            if not account.idle:
+            if isinstance(account, Account) and not account.idle:
                 states[account.id] = account.state()
         return states
 
-    def _open(self, identity: Identity) -> tuple[Account, ...]:
+    def _open(self, identity: Identity) -> tuple[AnyAccount, ...]:
         if max(len(self._accounts), len(self._of)) >= _IDLE_SWEEP:
             self._forget_idle()
         tenant = self._tenants.get(identity.tenant, self._default)
-        found: list[Account] = []
+        found: list[AnyAccount] = []
         if identity.keyed and identity.quota.limited:
             found.append(self._account(identity.key_id, "key", identity.quota))
         if tenant.limited:
@@ -189,20 +246,32 @@ class Budgets:
         self._of[identity.tenant, identity.key_id] = accounts
         return accounts
 
-    def _account(self, account_id: bytes, whose: str, quota: Quota) -> Account:
+    def _account(self, account_id: bytes, whose: str, quota: Quota) -> AnyAccount:
         account = self._accounts.get(account_id)
         if account is None:
-            account = self._accounts[account_id] = Account(account_id, whose, quota, self.clock_us())
-            state = self._kept.pop(account_id, None)
-            if state is not None:
-                account.restore(state)
+            account = self._elsewhere(account_id, whose, quota) or self._at_home(account_id, whose, quota)
+            self._accounts[account_id] = account
         return account
+
+    def _at_home(self, account_id: bytes, whose: str, quota: Quota) -> Account:
+        account = Account(account_id, whose, quota, self.clock_us())
+        state = self._kept.pop(account_id, None)
+        if state is not None:
+            account.restore(state)
+        return account
+
+    def _lender(self, account: Account) -> Lender:
+        lender = self._lenders.get(account.id)
+        if lender is None:
+            lender = self._lenders[account.id] = Lender(account.id, account)
+        return lender
 
     def _forget_idle(self) -> None:
         now = self.clock_us()
         for account in self._accounts.values():
             account.advance(now)
         self._accounts = {name: account for name, account in self._accounts.items() if not account.idle}
+        self._lenders = {name: lender for name, lender in self._lenders.items() if name in self._accounts}
         self._of.clear()
 
 
@@ -215,7 +284,7 @@ def tenant_id(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=KEY_ID_BYTES, person=b"zl tenant").digest()
 
 
-def _levels(accounts: tuple[Account, ...]) -> tuple[Level | None, Level | None]:
+def _levels(accounts: tuple[AnyAccount | Claim, ...]) -> tuple[Level | None, Level | None]:
     requests = [level for account in accounts if (level := account.requests()) is not None]
     tokens = [level for account in accounts if (level := account.tokens()) is not None]
     return min(requests, key=_left, default=None), min(tokens, key=_left, default=None)

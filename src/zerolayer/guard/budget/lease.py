@@ -6,6 +6,8 @@ spends what it does not hold. When a lease is over its holder says what is left 
 the bucket; of whom it hears nothing it takes everything as used. So whatever is lost, doubled, late or forgotten on
 the way, all that is used on all nodes, with all that is lent, is never more than the limit.
 
+One kind is not used up: of requests at once a home that hears nothing for ``LENT_US`` supposes that they have ended.
+
 Units are spent within ``SPEND_US`` after they were asked for, by the clock of whoever asked, so that no two clocks
 need agree. What a running request was given stays with its lease until the request ends, for ``LENT_US`` at most.
 Pure: messages in, messages out, times in microseconds of one's own clock.
@@ -17,37 +19,54 @@ from typing import Final, Protocol
 
 import msgspec
 
+from zerolayer.guard.identity import Quota
+
 SPEND_US: Final = 1_000_000
-LENT_US: Final = 120_000_000  # after which the home takes a lease as used up
+LENT_US: Final = 600_000_000  # after which the home takes a lease as used up
+NAME_BYTES: Final = 16  # of an account, and of a lease
 OUTSTANDING: Final = 4096  # leases that a home has out for one account
 
 
 class Units(msgspec.Struct, frozen=True):
-    """Amounts of the three kinds; never negative."""
+    """Amounts of the four kinds; never negative. ``running`` are requests at once: nothing uses them up."""
 
     requests: int = 0
     tokens: int = 0
     compute_us: int = 0
+    running: int = 0
 
     def __add__(self, other: Units) -> Units:
-        return Units(self.requests + other.requests, self.tokens + other.tokens, self.compute_us + other.compute_us)
+        return Units(
+            self.requests + other.requests,
+            self.tokens + other.tokens,
+            self.compute_us + other.compute_us,
+            self.running + other.running,
+        )
 
     def __sub__(self, other: Units) -> Units:
-        return Units(self.requests - other.requests, self.tokens - other.tokens, self.compute_us - other.compute_us)
+        return Units(
+            self.requests - other.requests,
+            self.tokens - other.tokens,
+            self.compute_us - other.compute_us,
+            self.running - other.running,
+        )
 
     def covers(self, other: Units) -> bool:
         """Whether there is at least as much of each kind."""
-        return self.requests >= other.requests and self.tokens >= other.tokens and self.compute_us >= other.compute_us
+        return self.least(other) == other
 
     def least(self, other: Units) -> Units:
         """Of each kind the smaller amount."""
         return Units(
-            min(self.requests, other.requests), min(self.tokens, other.tokens), min(self.compute_us, other.compute_us)
+            min(self.requests, other.requests),
+            min(self.tokens, other.tokens),
+            min(self.compute_us, other.compute_us),
+            min(self.running, other.running),
         )
 
-    def at_least_nothing(self) -> Units:
-        """A stranger's numbers, none of them negative."""
-        return Units(max(0, self.requests), max(0, self.tokens), max(0, self.compute_us))
+    def most(self, other: Units) -> Units:
+        """Of each kind the larger amount."""
+        return self + other - self.least(other)
 
 
 NO_UNITS: Final = Units()
@@ -59,14 +78,17 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     account: bytes
     lease: bytes
     wanted: Units
+    whose: str = "key"  # what the home must know of an account that it has not met yet
+    quota: Quota = Quota()
 
 
 class Granted(msgspec.Struct, frozen=True, tag="granted"):
-    """The home's answer: what of it there was."""
+    """The home's answer: what of it there was, and where not all, the milliseconds until there is more."""
 
     account: bytes
     lease: bytes
     units: Units
+    retry_ms: int = 0
 
 
 class Return(msgspec.Struct, frozen=True, tag="return"):
@@ -102,7 +124,7 @@ class Lender:
         if known is None:
             if len(self._out) >= OUTSTANDING:
                 return Granted(self._account, ask.lease, NO_UNITS)
-            known = (self._purse.lend(ask.wanted.at_least_nothing()), now_us + LENT_US)
+            known = (self._purse.lend(ask.wanted.most(NO_UNITS)), now_us + LENT_US)
             self._out[ask.lease] = known
         return Granted(self._account, ask.lease, known[0])
 
@@ -111,7 +133,7 @@ class Lender:
         self.sweep(now_us)
         known = self._out.pop(back.lease, None)
         if known is not None:
-            self._purse.close(known[0], known[0].least(back.left.at_least_nothing()))
+            self._purse.close(known[0], known[0].least(back.left.most(NO_UNITS)))
 
     def sweep(self, now_us: int) -> None:
         """Take as used what nobody has returned in time."""
@@ -139,6 +161,10 @@ class Loan:
 
     def __init__(self, parts: list[tuple[_Lease, Units]]) -> None:
         self._parts = parts
+
+    def join(self, other: Loan) -> None:
+        """The request was given more."""
+        self._parts += other._parts
 
     def end(self, used: Units) -> None:
         """The request has ended and has used this much; the rest goes back to its leases."""
@@ -191,6 +217,11 @@ class Borrower:
                 units -= part
                 parts.append((lease, part))
         return Loan(parts)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is here and nothing is awaited."""
+        return not self._leases and self._asked is None
 
     def over(self, now_us: int) -> list[Return]:
         """The leases that are over, to be sent home; they are here no more."""
