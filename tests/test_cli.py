@@ -168,7 +168,16 @@ def test_help_imports_neither_server_nor_client_nor_contract() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
     )
-    parts = ["cli", "check", "check.arguments", "guard", "guard.auth", "guard.auth.arguments"]
+    parts = [
+        "cli",
+        "check",
+        "check.arguments",
+        "guard",
+        "guard.auth",
+        "guard.auth.arguments",
+        "guard.ledger",
+        "guard.ledger.arguments",
+    ]
     assert done.stdout.splitlines()[-1] == f"{[f'zerolayer.{part}' for part in parts]} False"
 
 

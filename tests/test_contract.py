@@ -104,6 +104,9 @@ TEXTS = {
     "client-ca": ("ca.pem", "ca.pem"),
     "unix": ("/run/zl.sock", "/run/zl.sock"),
     "key-set": ("keys/keyset.json", "keys/keyset.json"),
+    "ledger": ("/var/lib/ledger", "/var/lib/ledger"),
+    "log-format": ("json", "json"),
+    "access-log": ("yes", True),
 }
 TLS = {"certificate": "chain.pem", "key": "key.pem"}  # neither goes without the other, nor a client's without both
 

@@ -26,6 +26,8 @@ _FLAGS = (
     ("engine", "KIND", "native, or mock:step_us=5000"),
     ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
     ("key-set", "FILE", "keyset.json of `zerolayer keys new`; with it every request needs a key"),
+    ("ledger", "FOLDER", "where a record of every request goes; off = nowhere"),
+    ("log-format", "FORMAT", "text or json, on stderr"),
     ("certificate", "FILE", "PEM certificate chain; with it the port speaks TLS 1.3 only"),
     ("key", "FILE", "PEM private key of the certificate"),
     ("client-ca", "FILE", "PEM authority; only clients whose certificate it signed may come"),
@@ -86,6 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     from zerolayer.guard.auth.arguments import add_keys
 
     add_keys(commands)
+    from zerolayer.guard.ledger.arguments import add_usage
+
+    add_usage(commands)
     return parser
 
 
@@ -99,6 +104,9 @@ def _add_contract_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar=placeholder, action=action, help=f"{text} [{twin}]")
     parser.add_argument(
         "--insecure", action="store_true", help="serve other machines without keys [ZEROLAYER_INSECURE]"
+    )
+    parser.add_argument(
+        "--access-log", action="store_true", help="a line on stderr for each request [ZEROLAYER_ACCESS_LOG]"
     )
 
 
@@ -144,6 +152,7 @@ def _effective(options: argparse.Namespace) -> Effective:
     flags = {name: getattr(options, name.replace("-", "_")) for name, _, _ in _FLAGS}
     flags["cors"] = None if options.cors is None else ",".join(options.cors)
     flags["insecure"] = "true" if options.insecure else None
+    flags["access-log"] = "true" if options.access_log else None
     given = {name: value for name, value in flags.items() if value is not None}
     effective = load(find_file(options.contract, os.environ, Path()), os.environ, given)
     for warning in effective.warnings:

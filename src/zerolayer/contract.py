@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, inspect
 
+from zerolayer.contract_records import Cache, Ledger, Log
 from zerolayer.contract_source import (
     DEFAULT,
     NO_FILE,
@@ -191,6 +192,9 @@ class Contract(Struct, frozen=True):
     refusal: Refusal = Refusal()
     tenants: Tenants = Tenants()
     tenant: tuple[Tenant, ...] = ()
+    ledger: Ledger = Ledger()
+    cache: Cache = Cache()
+    log: Log = Log()
     listen: Listen = Listen()
     engine: Engine = Engine()
 

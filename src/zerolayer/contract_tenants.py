@@ -6,6 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from zerolayer.contract_records import AuditLevel, AuditRules
+
 _Path = Annotated[str, Meta(max_length=4096)]
 _Limit = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 _ComputeUs = Annotated[int, Meta(ge=0, le=10**15)]
@@ -39,6 +41,8 @@ class Tenant(Struct, frozen=True):
     """What one tenant may use with all its keys; 0 = no limit."""
 
     name: Annotated[str, Meta(pattern=r"[a-z0-9][a-z0-9._-]{0,23}")]
+    audit: AuditLevel = "metadata"  # how much the ledger keeps of its requests
+    audit_rules: AuditRules = ("amounts", "dates")
     requests_per_minute: _Limit = 0
     tokens_per_minute: _Limit = 0
     concurrent: Annotated[int, Meta(ge=0, le=65_535)] = 0

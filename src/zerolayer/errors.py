@@ -252,6 +252,18 @@ class ContractError(StartupError):
     code = "contract_error"
 
 
+class LedgerError(StartupError):
+    """The ledger cannot be read or written; the message names the remedy."""
+
+    code = "ledger_error"
+
+
+class LedgerDamaged(LedgerError):
+    """A ledger's chain does not hold: something in it was changed, or is missing. Never sent to a client."""
+
+    code = "ledger_damaged"
+
+
 class UsageError(ZerolayerError):
     """A command's arguments do not go together, or name nothing that exists; exit code 2. Never sent to a client."""
 

@@ -25,7 +25,7 @@ NS = 1_000_000_000
 
 class Service:
     """Runs a server until ``close``; ``on_loop`` runs a function there. ``section`` changes the contract's limits,
-    ``context`` its context, ``tenants`` its tenants; the model sees of a conversation what ``shows`` shows."""
+    ``context`` its context, ``sections`` any other by name; the model sees of a conversation what ``shows`` shows."""
 
     def __init__(
         self,
@@ -37,14 +37,16 @@ class Service:
         context: dict[str, object],
         shows: type[LastMessage],
         watchdog: Watchdog | None = None,
-        tenants: dict[str, object] | None = None,
+        sections: dict[str, dict[str, object]] | None = None,
     ) -> None:
         given = {"port": "0", "admin": "127.0.0.1:0", "host": "127.0.0.1", **flags}
         self.contract = load(None, {}, given).contract
         limited = msgspec.structs.replace(self.contract.limits, **section)
         shaped = msgspec.structs.replace(self.contract.context, **context)
-        whose = msgspec.structs.replace(self.contract.tenants, **(tenants or {}))
-        self.contract = msgspec.structs.replace(self.contract, limits=limited, context=shaped, tenants=whose)
+        self.contract = msgspec.structs.replace(self.contract, limits=limited, context=shaped)
+        for name, values in (sections or {}).items():
+            changed = msgspec.structs.replace(getattr(self.contract, name), **values)
+            self.contract = msgspec.structs.replace(self.contract, **{name: changed})
         self.engine = engine
         self.loaded = Loaded(engine, shows=shows)
         self._limits = limits

@@ -22,6 +22,7 @@ from zerolayer.errors import (
 )
 from zerolayer.front.caller import Caller
 from zerolayer.front.defect import log_defect
+from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
 from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.observe.stages import Stage, StageClock
@@ -47,6 +48,7 @@ _NO_RETRY: Final = (
 # RFC 9110 section 11.6.1: a 401 says how to come in.
 _CHALLENGE: Final[tuple[Header, ...]] = ((b"www-authenticate", b'Bearer realm="zerolayer"'),)
 
+_OK: Final = 200
 NEVER: Final = 1 << 63
 Action = Callable[["Exchange"], None]
 Headers = tuple[Header, ...]
@@ -92,7 +94,8 @@ class Exchange:
 
     __slots__ = (
         "_connection", "_left", "_parked", "_site", "action", "allow", "body", "deadline_ns", "expired", "explain",
-        "head", "identity", "intake", "media", "more_headers", "on_gone", "request_id", "stages", "streaming",
+        "head", "identity", "intake", "media", "more_headers", "on_gone", "receipt", "request_id", "stages",
+        "streaming",
     )  # fmt: skip
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
@@ -107,6 +110,7 @@ class Exchange:
         self.on_gone: Callable[[], None] | None = None
         self.streaming = False
         self.identity: Identity = ANYONE  # set on the head, before anything else is looked at
+        self.receipt: Receipt | None = None  # what is written down of this request
         self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
         self.media: tuple[Header, ...] = _EVENT_STREAM
         self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
@@ -125,6 +129,11 @@ class Exchange:
         caller = self._connection.caller
         return caller.subject or caller.address or f"uid {caller.uid}"
 
+    def record(self) -> None:
+        """From here on the ledger will tell of this request, however it ends."""
+        if self.receipt is None and self._site.books is not None:
+            self.receipt = Receipt(RECORDED.get(self.head.path) or self.head.path.encode("latin-1", "replace"))
+
     def mark(self, stage: Stage) -> None:
         """Close the span since the last mark."""
         self.stages.mark(stage, self._site.clock_ns())
@@ -135,7 +144,7 @@ class Exchange:
             return
         keep_alive = keep_alive and self._keep_alive
         common = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.more_headers)
-        self._finish()
+        self._finish(status)
         head_only = self.head.method == "HEAD"
         self._connection.reply(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
         self._leave(Stage.WRITE)
@@ -143,16 +152,21 @@ class Exchange:
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
         self._site.metrics.refused(error.code)
+        if self.receipt is not None:
+            self.receipt.failed(error)
         explain = self.explain or self._explain
         self.reply(*explain(error), keep_alive=keep_alive)
 
     def defect(self, error: Exception) -> None:
         """The server's own code failed on this request: it costs this request, and nobody else's."""
         log_defect("a request failed", error)
+        told = ZerolayerError("the server failed on this request; this is a defect of the server")
         if self.streaming:
+            if self.receipt is not None:
+                self.receipt.failed(told)
             self._connection.cut()
         else:
-            self.error(ZerolayerError("the server failed on this request; this is a defect of the server"))
+            self.error(told)
 
     def stream(self, events: bytes) -> None:
         """Events of one step, in one write; the first call brings the head."""
@@ -169,7 +183,7 @@ class Exchange:
             return
         if not self.streaming:
             self._open(b"")
-        self._finish()
+        self._finish(_OK)
         self._connection.end_stream(events, trailers, keep_alive=self._keep_alive)
         self._leave(Stage.WRITE)
 
@@ -177,7 +191,7 @@ class Exchange:
         """The last events of a stream that failed: nobody takes it for complete."""
         if self._left:
             return
-        self._finish()
+        self._finish(_OK)
         self._connection.break_stream(events)
         self._leave(Stage.WRITE)
 
@@ -200,6 +214,7 @@ class Exchange:
         """The client is away: nothing more can be written."""
         on_gone, self.on_gone = self.on_gone, None
         self._leave(Stage.WAIT)
+        self._file(_OK if self.streaming else 0)
         if on_gone is not None:
             on_gone()
 
@@ -227,10 +242,16 @@ class Exchange:
             return error.status, (JSON, told, *extra), anthropic_error(error, self.request_id)
         return error.status, (JSON, *extra), error_body(error)
 
-    def _finish(self) -> None:
-        """The last write is next."""
+    def _finish(self, status: int) -> None:
+        """The last write is next; what the ledger is to tell comes before it."""
         self.on_gone = None
         self.mark(Stage.FRAME)
+        self._file(status)
+
+    def _file(self, status: int) -> None:
+        receipt, self.receipt = self.receipt, None
+        if receipt is not None and self._site.books is not None:
+            self._site.books.file(receipt, self.identity, self.request_id, status, self.stages, self.streaming)
 
     def _leave(self, last: Stage) -> None:
         """Close the account, once: a client that is cut by its own last write has left already."""

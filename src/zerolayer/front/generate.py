@@ -11,16 +11,22 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
 
+import msgspec
+
 from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.held import HeldClients
+from zerolayer.front.keeping import HIT, MISS, Keeping
 from zerolayer.front.limit_headers import limit_headers
 from zerolayer.front.site import Header, Site
 from zerolayer.front.stream import BodyForm, EventForm, Form, Reply
 from zerolayer.front.transcript import Transcript
+from zerolayer.front.watch import Watch, audited, with_logprobs
+from zerolayer.guard.budget.budgets import Size
 from zerolayer.guard.freshness import Verdict
 from zerolayer.guard.guard import Arrival, Guard, Held, Prompt, Reservation
+from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
@@ -48,7 +54,9 @@ class Generator:
         helper: Executor,
         held: HeldClients,
         answer: Answer | None = None,
+        keeping: Keeping | None = None,
     ) -> None:
+        self._keeping = keeping
         self._answer = answer or self._openai
         self._guard = guard
         self._dispatcher = dispatcher
@@ -69,6 +77,7 @@ class Generator:
 
     def generate(self, exchange: Exchange, decode: Decode) -> None:
         """From a complete body to a running request, or to an error reply."""
+        exchange.record()
         try:
             request = decode(exchange.body, self._limits)
             exchange.mark(Stage.PARSE)
@@ -107,6 +116,8 @@ class Generator:
 
     def _reserve(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
         try:
+            if self._answered(exchange, request, arrival):
+                return
             answer = self._guard.reserve(request, arrival)
         except (RateLimited, BudgetSpent):
             exchange.more_headers += limit_headers(self._guard.budgets.levels(arrival.identity), exchange)
@@ -189,8 +200,71 @@ class Generator:
         if prompt.truncated:
             exchange.more_headers += ((b"x-zl-truncated", b"%d" % prompt.truncated),)
         exchange.on_gone = partial(self._abandon, reservation.slot, reply)
+        if exchange.receipt is not None:
+            exchange.receipt.began(reply, generation.max_tokens, arrival.limits.end_ms)
+        generation = self._watch(exchange, request, prompt, reply, generation)
         exchange.mark(Stage.GUARD)
         self._dispatcher.start(reservation.slot, generation, reply)
+
+    def _answered(self, exchange: Exchange, request: Request, arrival: Arrival) -> bool:
+        """Whether a kept answer was the reply: it takes no slot."""
+        keeping = self._keeping
+        key = None if keeping is None else keeping.key(exchange, request)
+        if keeping is None or key is None:
+            return False
+        exchange.mark(Stage.GUARD)
+        kept = keeping.find(exchange, key)
+        if kept is None:
+            return False
+        self._guard.check(request, arrival.identity)
+        transcript, form = self._answer(exchange, request)
+        size = Size(len(kept.prompt_ids) + len(kept.tokens))
+        hold = self._guard.budgets.reserve(arrival.identity, size, size)
+        hold.begin()
+        prompt = Prompt(kept.prompt_ids, kept.truncated, kept.duplicates)
+        applied = _applied(arrival, arrival.verdict, prompt, kept.max_tokens)
+        reply = Reply(
+            exchange,
+            transcript,
+            form,
+            self._site.metrics,
+            prompt_tokens=len(kept.prompt_ids),
+            applied=applied,
+            hold=hold,
+        )
+        if exchange.receipt is not None:
+            exchange.receipt.began(reply, kept.max_tokens, arrival.limits.end_ms)
+            exchange.receipt.answer_cached = True
+        exchange.more_headers += (HIT, *limit_headers(hold.levels, exchange))
+        if prompt.truncated:
+            exchange.more_headers += ((b"x-zl-truncated", b"%d" % prompt.truncated),)
+        rules = self._rules(exchange)
+        if rules:
+            matches = audited(exchange, rules, self._vocabulary, request)
+            reply.watch = Watch(matches, None, hides=False)
+        reply.replay(kept.tokens, kept.program)
+        return True
+
+    def _watch(
+        self, exchange: Exchange, request: Request, prompt: Prompt, reply: Reply, generation: Generation
+    ) -> Generation:
+        """Whoever else sees the answer begins to look; what the engine is to do, as they need it."""
+        generation = msgspec.structs.replace(generation, salt=exchange.identity.salt)
+        keeper = None if self._keeping is None else self._keeping.keeper(exchange, request, prompt, generation)
+        if keeper is not None:
+            exchange.more_headers += (MISS,)
+        rules = self._rules(exchange)
+        if not rules:
+            if keeper is not None:
+                reply.watch = Watch(None, keeper, hides=False)
+            return generation
+        hides = generation.sampling.top_logprobs is None
+        reply.watch = Watch(audited(exchange, rules, self._vocabulary, request), keeper, hides=hides)
+        return with_logprobs(generation)
+
+    def _rules(self, exchange: Exchange) -> tuple[str, ...]:
+        books = self._site.books
+        return () if books is None or books.ledger is None else books.audit.rules(exchange.identity.tenant)
 
     def _abandon(self, slot: int, reply: Reply) -> None:
         self._dispatcher.cancel(slot)

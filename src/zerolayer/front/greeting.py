@@ -33,6 +33,10 @@ class Running(Protocol):
         """How many connections the service takes; the system may have lowered it."""
 
     @property
+    def ledger_folder(self) -> Path | None:
+        """Where requests are written down, if anywhere."""
+
+    @property
     def worst_stall_ms(self) -> int:
         """The longest gap between two tokens of a stream."""
 
@@ -52,6 +56,7 @@ def greeting(contract: Contract, name: str, server: Running) -> str:
         *([f"  socket    {contract.listen.unix}"] if contract.listen.unix else []),
         f"  metrics   http://{contract.listen.admin.rpartition(':')[0]}:{server.admin_port}/metrics",
         f"  keys      {_keys(contract)}",
+        f"  ledger    {server.ledger_folder or 'none; --ledger FOLDER keeps a record of every request'}",
         f"  model     {name}",
         f"  engine    {info.engine}, kernels {info.kernels}, {info.weights} weights, {threads}",
         *[f"            {note}" for note in info.notes],

@@ -10,6 +10,7 @@ from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.exchange import Action, Exchange
 from zerolayer.front.gate import Gate
 from zerolayer.front.grpc import Calls
+from zerolayer.front.receipt import RECORDED
 from zerolayer.front.site import Header
 from zerolayer.wire.grpc import is_grpc
 from zerolayer.wire.http1 import Head
@@ -63,7 +64,11 @@ class Routes:
         return None
 
     def _ask_for_key(self, exchange: Exchange) -> ZerolayerError | None:
-        return None if self._doorkeeper is None else self._doorkeeper.check(exchange)
+        """Whoever comes in is somebody, so from here on the ledger may tell of it."""
+        refusal = None if self._doorkeeper is None else self._doorkeeper.check(exchange)
+        if refusal is None and exchange.head.path in RECORDED and exchange.head.method == "POST":
+            exchange.record()
+        return refusal
 
     def _is_preflight(self, head: Head) -> bool:
         """A browser's question before its call: it never carries a key, and the answer names methods only."""

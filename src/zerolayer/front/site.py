@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from zerolayer.front.receipt import Books
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.wire.http1 import Head
@@ -89,6 +90,7 @@ class Site:
     metrics: Metrics
     glue: GlueMeter
     origins: frozenset[bytes] = frozenset()
+    books: Books | None = None  # where requests are written down
     ids: RequestIds = field(default_factory=RequestIds)
 
     def headers(self, request_id: str, origin: bytes | None = None) -> list[Header]:

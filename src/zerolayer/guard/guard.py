@@ -118,6 +118,7 @@ class Guard:
         self._template = template
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
+        self._unrecorded: Unavailable | None = None
 
     def close(self, why: Unavailable) -> None:
         """Refuse everything from now on (draining, or an engine that cannot go on)."""
@@ -127,10 +128,14 @@ class Guard:
         """Refuse everything while the engine stands still; None when it moves again."""
         self._stalled = why
 
+    def refuse_unrecorded(self, why: Unavailable | None) -> None:
+        """Refuse everything while no record of it could be written; None when it can again."""
+        self._unrecorded = why
+
     @property
     def closed(self) -> Unavailable | None:
         """Why nothing is admitted, or None."""
-        return self._closed or self._stalled
+        return self._closed or self._stalled or self._unrecorded
 
     def arrive(
         self,

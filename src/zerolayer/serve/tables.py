@@ -22,6 +22,7 @@ from zerolayer.front.grpc_inference import SERVICE, GrpcFraming, inference_metho
 from zerolayer.front.grpc_reflection import Reflection
 from zerolayer.front.held import HeldClients
 from zerolayer.front.inference import Inference
+from zerolayer.front.keeping import Keeping
 from zerolayer.front.leases import ADMIN_PATH as ADMIN_LEASES
 from zerolayer.front.leases import PATH as LEASES
 from zerolayer.front.leases import Leases
@@ -48,6 +49,7 @@ class Rooms:
     held: HeldClients
     site: Site
     helper: Executor
+    keeping: Keeping | None = None
 
 
 class Tables:
@@ -111,6 +113,7 @@ class Tables:
             helper=rooms.helper,
             held=rooms.held,
             answer=answer,
+            keeping=rooms.keeping,
         )
 
     def _build_models(self) -> Models:

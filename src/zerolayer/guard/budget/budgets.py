@@ -182,6 +182,10 @@ class Budgets:
             account.advance(now)
         return _levels(accounts)
 
+    def accounts(self) -> list[Account | SharedAccount]:
+        """Everybody's, as they are."""
+        return list(self._accounts.values())
+
     def lend(self, ask: Ask) -> Granted:
         """Answer another node, as the home of the account that it asks for."""
         account, now = self._account(ask.account, ask.whose, ask.quota), self.clock_us()
