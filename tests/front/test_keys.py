@@ -275,3 +275,17 @@ def test_budgets_go_on_after_a_restart(serve, keys, tmp_path):
     first.close()
     second = serve(**flags, tenants={"state": str(tmp_path / "state")})
     assert second.ask(chat("hi", bearer(key))).status == 429
+
+
+def test_compute_is_charged_as_the_reply_tells_it(service, keys):
+    key = keys.key(quota=Quota(compute_us_per_day=10**9))
+    told = sum(service.ask(chat("hi", bearer(key))).json["zerolayer"]["compute_us"] for _ in range(3))
+    identity = service.server.keyring.authenticator.known(key.encode())
+    used = service.on_loop(lambda: service.server.guard.budgets._accounts[identity.key_id].used_us)
+    assert used == told > 0
+
+
+def test_a_prepaid_budget_that_is_used_up_says_that_waiting_cannot_help(service, keys):
+    reply = service.ask(chat("hi", bearer(keys.key(quota=Quota(compute_us_per_day=1)))))
+    assert (reply.status, reply.error["code"]) == (429, "insufficient_quota")
+    assert reply.headers["x-should-retry"] == "false"

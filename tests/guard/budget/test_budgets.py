@@ -68,7 +68,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(hold=holds)
     def begin(self, hold):
-        if hold in self.open and not hold._begun:
+        if hold in self.open and not hold.begun:
             hold.begin()
             self.begun.append((self.now, self.open[hold][0]))
 
@@ -79,7 +79,7 @@ class Lives(RuleBasedStateMachine):
             return
         who, held = self.open.pop(hold)
         tokens, compute = int(held.tokens * part), int(held.compute_us * part)
-        begun = hold._begun
+        begun = hold.begun
         hold.settle(Spent(0, tokens, 0, compute))
         hold.release()  # a second end changes nothing
         if begun:

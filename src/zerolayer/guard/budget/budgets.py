@@ -38,29 +38,31 @@ class Size(msgspec.Struct, frozen=True):
     compute_us: int = 0
 
 
-class Hold:
+AnyAccount = Account | SharedAccount
+Elsewhere = Callable[[bytes, str, Quota], SharedAccount | None]
+"""The account of this id if another node is its home."""
+
+
+class Hold(msgspec.Struct, eq=False):
     """One request's claim on its accounts. ``begin`` after the last decision, then ``settle``; or ``release``.
 
     ``roomy``: all that is held was there, so that any smaller size fits without a further look.
     """
 
-    __slots__ = ("_accounts", "_begun", "_budgets", "_open", "_roomy", "_size")
-
-    def __init__(self, budgets: Budgets, accounts: tuple[Account | Claim, ...], size: Size, *, roomy: bool) -> None:
-        self._budgets = budgets
-        self._accounts = accounts
-        self._size = size
-        self._roomy = roomy
-        self._open = True
-        self._begun = False
+    budgets: Budgets
+    accounts: tuple[Account | Claim, ...]
+    size: Size
+    roomy: bool
+    settled: bool = False
+    begun: bool = False
 
     def tighten(self, size: Size) -> ZerolayerError | None:
         """The true size is known. The refusal when that does not fit, and then the hold is released."""
-        before, self._size = self._size, size
+        before, self.size = self.size, size
         more_tokens, more_us = size.tokens - before.tokens, size.compute_us - before.compute_us
-        for account in self._accounts:
+        for account in self.accounts:
             account.resize(more_tokens, more_us)
-        if self._roomy and more_tokens <= 0 and more_us <= 0:
+        if self.roomy and more_tokens <= 0 and more_us <= 0:
             return None
         refusal = self._judge()
         if refusal is not None:
@@ -69,11 +71,11 @@ class Hold:
 
     def begin(self) -> None:
         """The engine gets it: it counts as a request."""
-        self._begun = True
-        for account in self._accounts:
+        self.begun = True
+        for account in self.accounts:
             kept = account.begin()
             if kept is not None:
-                self._budgets.keep(kept)  # it counts although the process may die before its end
+                self.budgets.keep(kept)  # it counts although the process may die before its end
 
     def release(self) -> None:
         """Nothing ran. Void once the hold is settled."""
@@ -81,15 +83,15 @@ class Hold:
 
     def settle(self, spent: Spent) -> None:
         """The end, whatever it was; only the first call counts."""
-        if not self._open:
+        if self.settled:
             return
-        self._open = False
-        accounts, size = self._accounts, self._size
-        if not self._begun:
+        self.settled = True
+        accounts, size = self.accounts, self.size
+        if not self.begun:
             for account in accounts:
                 account.forget(size.tokens, size.compute_us)
         elif accounts:
-            budgets = self._budgets
+            budgets = self.budgets
             now, tokens = budgets.clock_us(), spent.prompt_tokens + spent.output_tokens
             for account in accounts:
                 kept = account.finish(size.tokens, size.compute_us, tokens, spent.compute_us, now)
@@ -98,8 +100,8 @@ class Hold:
 
     def _judge(self) -> ZerolayerError | None:
         """Whether what is held fits beside all else; its own part does not count twice."""
-        size, now = self._size, self._budgets.clock_us()
-        for account in self._accounts:
+        size, now = self.size, self.budgets.clock_us()
+        for account in self.accounts:
             account.advance(now)
             account.resize(-size.tokens, -size.compute_us)
             refusal = account.refusal(size.tokens, size.compute_us, fresh=False)
@@ -111,12 +113,7 @@ class Hold:
     @property
     def levels(self) -> tuple[Level | None, Level | None]:
         """Requests and tokens, each of the account that has less left."""
-        return _levels(self._accounts)
-
-
-AnyAccount = Account | SharedAccount
-Elsewhere = Callable[[bytes, str, Quota], SharedAccount | None]
-"""The account of this id if another node is its home."""
+        return _levels(self.accounts)
 
 
 def _nowhere(_account_id: bytes, _whose: str, _quota: Quota) -> SharedAccount | None:
@@ -168,9 +165,9 @@ class Budgets:
                 if refusal is not None:
                     self.refused += 1
                     raise refusal
-            claims = tuple([account.take(size.tokens, size.compute_us) for account in accounts])
-            return Hold(self, claims, size, roomy=roomy)
-        return Hold(self, (), most, roomy=True)
+            claims = [account.take(size.tokens, size.compute_us) for account in accounts]
+            return Hold(self, tuple(claims), size, roomy)
+        return Hold(self, (), most, True)
 
     def levels(self, identity: Identity) -> tuple[Level | None, Level | None]:
         """Requests and tokens of whoever asks, each of the account that has less left."""
