@@ -19,8 +19,8 @@ from zerolayer.wire.http1 import Head
 _REQUEST_ID_BYTES = 128
 _ALLOW_ORIGIN = b"access-control-allow-origin"
 _EXPOSED = (
-    b"x-request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, x-zl-ticket, x-zl-cache, "
-    b"server-timing, retry-after, retry-after-ms, x-should-retry"
+    b"x-request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, x-zl-ticket, "
+    b"x-zl-cache, server-timing, retry-after, retry-after-ms, x-should-retry"
 )
 
 Header = tuple[bytes, bytes]
