@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, inspect
 
+from zerolayer.contract_engine import Engine
 from zerolayer.contract_records import Cache, Ledger, Log
 from zerolayer.contract_source import (
     DEFAULT,
@@ -162,21 +163,6 @@ class Listen(Struct, frozen=True):
         """Host and port of the admin listener."""
         host, _, port = self.admin.rpartition(":")
         return host.strip("[]"), int(port)
-
-
-class Engine(Struct, frozen=True):
-    """Who computes. ``threads`` = 0 takes what affinity and the cgroup's quota allow."""
-
-    kind: Annotated[str, Meta(pattern=r"native|mock:step_us=[0-9]{1,8}")] = "native"
-    threads: Annotated[int, Meta(ge=0, le=1024)] = 0
-    weights: Literal["auto", "exact", "int8"] = "auto"
-    penalty: Literal["exact", "bloom"] = "exact"  # how a slot knows the tokens that repetition_penalty is for
-    pin: bool = True  # worker threads keep to one core each, where the threads take all cores
-
-    @property
-    def mock_step_us(self) -> int | None:
-        """Microseconds of one step of the mock engine; None for the native one."""
-        return int(self.kind.rpartition("=")[2]) if self.kind.startswith("mock:") else None
 
 
 class Contract(Struct, frozen=True):

@@ -190,9 +190,13 @@ def test_metrics_say_who_used_what_and_it_sums_up(recorded):
 
 def test_while_the_disk_takes_nothing_nobody_is_admitted(recorded, folder):
     service = recorded()
-    full = [True]
-    write = service.server.records.ledger._write
-    service.server.records.ledger._write = lambda fd, data: 0 if full[0] else write(fd, data)
+    paper, full = service.server.records.ledger._paper, [True]
+
+    def allocate(descriptor, offset, size):
+        if full[0]:
+            raise OSError(28, "No space left on device")
+
+    paper._allocate, paper._room = allocate, paper.size
     assert service.ask(chat("the last one")).status == 200
     expect_soon(lambda: service.ask(chat("refused")).status == 503)
     full[0] = False

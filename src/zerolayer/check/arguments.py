@@ -8,10 +8,11 @@ Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers retu
 
 
 def add_checks(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add ``pulse``, ``compare`` and ``simulate``."""
+    """Add ``pulse``, ``compare``, ``simulate`` and ``doctor``."""
     _add_pulse(commands)
     _add_compare(commands)
     _add_simulate(commands)
+    _add_doctor(commands)
 
 
 def _add_pulse(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -63,6 +64,13 @@ def _add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
     fleet.add_argument("--html", metavar="FILE", help="write the table and a plot, one file")
     fleet.add_argument("--json", action="store_true", help="print JSON instead")
     fleet.set_defaults(run=_simulate)
+
+
+def _add_doctor(commands: Commands[argparse.ArgumentParser]) -> None:
+    text = "Say what this machine will do to latency: check, value, limit, remedy. Never needs root."
+    doctor = commands.add_parser("doctor", help="examine this machine", description=text, allow_abbrev=False)
+    doctor.add_argument("--json", action="store_true", help="print JSON instead")
+    doctor.set_defaults(run=_doctor)
 
 
 def _count(text: str) -> int:
@@ -163,3 +171,9 @@ def _compare(options: argparse.Namespace) -> int:
     from zerolayer.check.pulse_command import compare
 
     return compare(options.first, options.second, options.tolerance, json=options.json)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from zerolayer.check.doctor_command import run
+
+    return run(json=options.json)

@@ -52,10 +52,10 @@ class Watch(Protocol):
 
 
 class Receipt:
-    """Mutable, one a request. ``works`` are its answers, ``prompts`` those of them whose prompt is counted."""
+    """Mutable, one a request. ``works`` are its answers, ``sharing`` those whose prompt another one counts."""
 
     __slots__ = (
-        "answer_cached", "code", "deadline_ms", "first_token_ns", "max_tokens", "outcome", "prompts", "route",
+        "answer_cached", "code", "deadline_ms", "first_token_ns", "max_tokens", "outcome", "route", "sharing",
         "watches", "works",
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ class Receipt:
         self.code = ""
         self.outcome = Outcome.ABORTED  # unless something else is said before the end
         self.works: list[Work] = []
-        self.prompts: list[Work] = []
+        self.sharing: list[Work] = []
         self.watches: list[Watch] = []
         self.max_tokens = 0
         self.deadline_ms = 0
@@ -74,8 +74,8 @@ class Receipt:
     def began(self, work: Work, max_tokens: int, deadline_ms: int, *, counts: bool = True) -> None:
         """An answer has its slot. ``counts``: its prompt is not the one of an answer before it."""
         self.works.append(work)
-        if counts:
-            self.prompts.append(work)
+        if not counts:
+            self.sharing.append(work)
         self.max_tokens = max(self.max_tokens, max_tokens)
         self.deadline_ms = deadline_ms
 
@@ -125,31 +125,28 @@ class Books:
         if known is None:
             named = self._audit.level(identity.tenant) is not Level.OFF
             known = self._tenants[identity.tenant] = (identity.tenant.encode(), named)
-        entry = Entry(
-            known[0],
-            identity.key_id,
-            self._model,
-            outcome=receipt.outcome,
-            status=status,
-            flags=(_STREAMED if streamed else 0) | (_ANSWER_CACHED if receipt.answer_cached else 0),
-            max_tokens=receipt.max_tokens,
-            deadline_ms=receipt.deadline_ms,
-        )
+        tenant, named = known
+        prompt = cached = output = core_ns = 0
         for work in receipt.works:
             spent = work.spent()
-            entry.completion_tokens += spent.output_tokens
-            entry.core_ns += work.compute_ns
-            if work in receipt.prompts:
-                entry.prompt_tokens += spent.prompt_tokens
-                entry.cached_tokens += spent.cached_tokens
-        if not known[1]:
-            entry.flags |= _UNNAMED
+            output += spent.output_tokens
+            core_ns += work.compute_ns
+            if work not in receipt.sharing:
+                prompt += spent.prompt_tokens
+                cached += spent.cached_tokens
+        flags = (_STREAMED if streamed else 0) | (_ANSWER_CACHED if receipt.answer_cached else 0)
+        if named:
+            first_us = (receipt.first_token_ns - stages.started_ns) // _US if receipt.first_token_ns else 0
+            entry = Entry(
+                tenant, identity.key_id, self._model, request_id.encode(), receipt.route, receipt.code.encode(),
+                receipt.outcome, status, flags, prompt, cached, output, receipt.max_tokens, core_ns, first_us,
+                receipt.deadline_ms, tuple([nanoseconds // _US for nanoseconds in stages.spent_ns()]),
+            )  # fmt: skip
         else:
-            entry.request_id, entry.route = request_id.encode("ascii"), receipt.route
-            entry.code = receipt.code.encode("ascii")
-            entry.stages_us = tuple([spent // _US for spent in stages.spent_ns()])
-            if receipt.first_token_ns:
-                entry.first_token_us = (receipt.first_token_ns - stages.started_ns) // _US
+            entry = Entry(
+                tenant, identity.key_id, self._model, b"", b"", b"", receipt.outcome, status, flags | _UNNAMED,
+                prompt, cached, output, receipt.max_tokens, core_ns, 0, receipt.deadline_ms,
+            )  # fmt: skip
         if self._ledger is not None:
             for watch in receipt.watches:
                 for match in watch.matches():

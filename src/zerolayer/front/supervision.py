@@ -37,6 +37,12 @@ class Supervisor:
         self._watchdog = watchdog
         self._recorder = recorder
         self._broken = False
+        self._stalled = False
+
+    @property
+    def troubled(self) -> bool:
+        """Whether the engine stands still or has stopped, as far as was seen."""
+        return self._stalled or self._broken
 
     def look(self, now_ns: int) -> None:
         """Act on what is seen: stop admission and end the streams, admit again, or give up."""
@@ -45,10 +51,12 @@ class Supervisor:
             self._break()
         verdict = self._watchdog.look(now_ns, self._steps.step_began_ns)
         if verdict is Verdict.STALLED:
+            self._stalled = True
             _log.critical("a step does not end; the server takes no work until it does")
             self._guard.stall(Unavailable("the engine stands still; send the request again in a moment"))
             self._dispatcher.interrupt(EngineFailed("the engine stands still; send the request again in a moment"))
         elif verdict is Verdict.RECOVERED:
+            self._stalled = False
             _log.warning("the step ended after all; the server takes work again")
             self._guard.stall(None)
         elif verdict is Verdict.LOST:

@@ -21,6 +21,7 @@ from zerolayer.model.diagnosis import answer_signal
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.logs import start_logging
 from zerolayer.serve.server import GRACE_S, Server
+from zerolayer.serve.service_manager import ServiceManager
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
@@ -89,9 +90,13 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
         gc.collect()
         gc.freeze()
         print(greeting(contract, loaded.name, server), flush=True)
+        manager = ServiceManager(os.environ, lambda: server.alive)
+        manager.ready()
         await stop.wait()
+        manager.stopping()
         _log.info("draining: running replies have %g s; a second signal ends at once", GRACE_S)
         await server.drain()
+        manager.close()
         print(server.glue_line(), flush=True)
     gc.unfreeze()  # native objects are to be freed in order
     return 0

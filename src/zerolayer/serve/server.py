@@ -130,6 +130,11 @@ class Server:
         return self.entrances.connections
 
     @property
+    def alive(self) -> bool:
+        """Whether steps end; true while draining, false when the engine stands still or can no longer be trusted."""
+        return not self._supervisor.troubled
+
+    @property
     def connection_limit(self) -> int:
         """How many connections the service takes; the system may have lowered it."""
         return self.entrances.limit

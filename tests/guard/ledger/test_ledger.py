@@ -3,6 +3,7 @@
 import os
 import random
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from guard.ledger.conftest import Wall, entry, small
 from zerolayer.errors import LedgerDamaged, LedgerError
 from zerolayer.guard.ledger.ledger import Ledger, Rules, newest_head
 from zerolayer.guard.ledger.record import CONTENT_BYTES, RECORD_BYTES, Entry, Flag, Note, NoteKind, Outcome
-from zerolayer.guard.ledger.segment import Chain, segments
+from zerolayer.guard.ledger.segment import Chain, repair, segments
+
+PAGEWISE = Rules(extent_bytes=4096)  # room for nine records at a time
 
 
 def read(folder):
@@ -168,9 +171,9 @@ def written(folder, count=6):
     ledger = Ledger(folder, Wall(), Rules(node="n"))
     for number in range(count):
         ledger.append(entry(number))
-    data = segments(folder)[0].read_bytes()
+    data = segments(folder)[0].read_bytes().rstrip(b"\0")
     ledger.close()
-    return data
+    return data.ljust(-(-len(data) // RECORD_BYTES) * RECORD_BYTES, b"\0")
 
 
 def revived(folder, data):
@@ -178,31 +181,58 @@ def revived(folder, data):
     for path in folder.iterdir():
         path.unlink()
     (folder / "ledger-00000001.zll").write_bytes(data)
-    ledger = Ledger(folder, Wall(), Rules(node="n"))
+    ledger = Ledger(folder, Wall(), PAGEWISE)
     ledger.append(entry(99))
     ledger.close()
     return read(folder)
 
 
-def test_killed_at_any_byte_no_record_is_lost_that_was_whole(folder, monkeypatch):
-    """1,000 kills and more: every length of the file from two records before its end, and random ones before."""
-    monkeypatch.setattr(os, "fdatasync", lambda _descriptor: None)  # a killed process leaves the machine alive
+@pytest.fixture
+def memory_folder(tmp_path):
+    """A folder in memory where there is such a place: a thousand files are written to it."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else tmp_path) as folder:
+        yield Path(folder) / "ledger"
+
+
+def test_killed_at_any_byte_no_record_is_lost_that_was_whole(memory_folder):
+    """1,000 kills and more: after every byte of the last two records, and after random ones before them."""
+    folder = memory_folder
     data = written(folder)
-    lengths = list(range(len(data) - 2 * RECORD_BYTES, len(data) + 1))
-    lengths += random.Random(1).sample(range(RECORD_BYTES, len(data) - 2 * RECORD_BYTES), 110)
+    lengths = random.Random(1).sample(range(RECORD_BYTES, len(data) - 2 * RECORD_BYTES), 110)
+    lengths += range(len(data) - 2 * RECORD_BYTES, len(data) + 1)
     assert len(lengths) > 1000
+    path = segments(folder)[0]
     for length in lengths:
-        left = revived(folder, data[:length])
-        whole = max(0, (length - RECORD_BYTES) // RECORD_BYTES - 1)  # the head and the first note are no requests
-        found = [record.request_id for record in left if isinstance(record, Entry)]
-        assert found == [*[b"request-%d" % number for number in range(whole)], b"request-99"], length
+        # The process died while it copied a record: the rest of the room that it had taken reads as zeros.
+        left = data[:length].ljust(len(data) + 4096, b"\0")
+        path.write_bytes(left)
+        repair(path)
+        whole = next(end for end in range(len(data), 0, -RECORD_BYTES) if left[:end] == data[:end])
+        assert path.read_bytes() == data[:whole], length
+    assert names(folder) == [b"request-%d" % number for number in range(6)]  # the last length was all of it
+
+
+@pytest.mark.parametrize("short", [1, 31, 32, 33, 447])
+def test_the_next_server_goes_on_after_the_last_whole_record(folder, short):
+    data = written(folder)
+    left = revived(folder, data[:-short].ljust(len(data) + 4096, b"\0"))
+    found = [record.request_id for record in left if isinstance(record, Entry)]
+    assert found == [*[b"request-%d" % number for number in range(5)], b"request-99"]
+
+
+def test_a_file_that_ends_within_a_record_is_cut_to_the_last_whole_one(folder):
+    data = written(folder)
+    left = revived(folder, data[:-1])
+    found = [record.request_id for record in left if isinstance(record, Entry)]
+    assert found == [*[b"request-%d" % number for number in range(5)], b"request-99"]
 
 
 def test_what_was_cut_is_noted(folder):
     data = written(folder)
     left = revived(folder, data[:-100])
     notes = [record for record in left if isinstance(record, Note)]
-    assert (NoteKind.REPAIRED, RECORD_BYTES - 100) in [(note.what, note.number) for note in notes]
+    assert [note.number < RECORD_BYTES for note in notes if note.what is NoteKind.REPAIRED] == [True]
 
 
 def test_nothing_is_noted_where_nothing_was_cut(folder):
@@ -211,18 +241,24 @@ def test_nothing_is_noted_where_nothing_was_cut(folder):
     assert notes == {NoteKind.OPENED, NoteKind.CLOSED}
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.fixture(scope="module")
+def dead(tmp_path_factory):
+    """The only segment of a ledger whose server has died, and its bytes."""
+    folder = tmp_path_factory.mktemp("dead") / "ledger"
+    return folder / "ledger-00000001.zll", written(folder)
+
+
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_a_machine_that_died_leaves_the_records_before_the_first_bad_byte(tmp_path_factory, data):
-    folder = tmp_path_factory.mktemp("ledger") / "l"
-    original = written(folder)
+def test_a_machine_that_died_leaves_the_records_before_the_first_bad_byte(dead, data):
+    path, original = dead
     at = data.draw(st.integers(RECORD_BYTES, len(original) - 1))
-    rest = bytearray(original)
-    rest[at:] = bytes(len(original) - at)  # pages that never reached the disk read as zeros
-    whole = max(0, at // RECORD_BYTES - 2)
-    found = [record.request_id for record in revived(folder, bytes(rest)) if isinstance(record, Entry)]
-    assert found[:whole] == [b"request-%d" % number for number in range(whole)]
-    assert found[-1] == b"request-99"
+    later = data.draw(st.integers(at, len(original)))
+    path.write_bytes(original[:at] + bytes(later - at) + original[later:])  # pages that never came read as zeros
+    repair(path)
+    whole = at // RECORD_BYTES * RECORD_BYTES
+    assert path.read_bytes()[:whole] == original[:whole]
+    assert len(path.read_bytes()) % RECORD_BYTES == 0
 
 
 def test_what_is_cut_after_damage_is_kept_beside_the_ledger(folder):
@@ -244,59 +280,73 @@ def test_a_segment_that_died_before_its_head_was_written_is_put_aside(folder):
 
 
 class Disk:
-    """Takes what it is given, until told to be full; a full disk takes a part of a write, as ext4 does."""
+    """Has room for what it is asked for, until told to be full."""
 
     def __init__(self) -> None:
-        self.room = -1
+        self.full = False
 
-    def __call__(self, descriptor: int, data: bytes) -> int:
-        if self.room < 0:
-            return os.write(descriptor, data)
-        if self.room == 0:
+    def __call__(self, descriptor: int, offset: int, size: int) -> None:
+        if self.full:
             raise OSError(28, "No space left on device")
-        part, self.room = data[: self.room], 0
-        return os.write(descriptor, part)
+        os.posix_fallocate(descriptor, offset, size)
 
 
-@pytest.mark.parametrize("room", [0, 1, 100, 447])
-def test_a_full_disk_leaves_no_half_record_and_loses_none(folder, wall, room):
+def fill(ledger: Ledger) -> int:
+    """Append until the disk takes no more; how many the ledger was given."""
+    number = 0
+    while not ledger.failed:
+        ledger.append(entry(number))
+        number += 1
+    return number
+
+
+def test_a_full_disk_leaves_no_half_record_and_loses_none(folder, wall):
     disk = Disk()
-    ledger = Ledger(folder, wall, Rules(), disk)
-    ledger.append(entry(1))
-    disk.room = room
-    ledger.append(entry(2))
-    ledger.append(entry(3))
-    assert ledger.failed
-    assert names(folder) == [b"request-1"]
-    assert segments(folder)[0].stat().st_size % RECORD_BYTES == 0
-    disk.room = -1
+    ledger = Ledger(folder, wall, PAGEWISE, disk)
+    disk.full = True
+    given_records = fill(ledger) + 1
+    ledger.append(entry(given_records - 1))
+    assert len(names(folder)) == given_records - 2
+    disk.full = False
     ledger.retry()
     assert not ledger.failed
     ledger.close()
-    assert names(folder) == [b"request-1", b"request-2", b"request-3"]
+    assert names(folder) == [b"request-%d" % number for number in range(given_records)]
 
 
 def test_a_disk_that_is_still_full_is_tried_again_later(folder, wall):
     disk = Disk()
-    ledger = Ledger(folder, wall, Rules(), disk)
-    disk.room = 0
-    for number in range(3):
-        ledger.append(entry(number))
+    ledger = Ledger(folder, wall, PAGEWISE, disk)
+    disk.full = True
+    given_records = fill(ledger)
     ledger.retry()
     assert ledger.failed
-    disk.room = -1
+    disk.full = False
     ledger.retry()
     ledger.close()
-    assert names(folder) == [b"request-0", b"request-1", b"request-2"]
+    assert names(folder) == [b"request-%d" % number for number in range(given_records)]
+
+
+def test_without_room_for_another_segment_records_wait_for_it(folder, wall):
+    disk = Disk()
+    ledger = Ledger(folder, wall, small(3), disk)
+    disk.full = True
+    given_records = fill(ledger)
+    disk.full = False
+    ledger.retry()
+    ledger.close()
+    assert names(folder) == [b"request-%d" % number for number in range(given_records)]
+    assert len(segments(folder)) > 1
 
 
 def test_records_beyond_what_memory_may_hold_are_counted_as_a_gap(folder, wall):
     disk = Disk()
-    ledger = Ledger(folder, wall, Rules(), disk)
-    disk.room = 0
-    for number in range(8192 + 5):
+    ledger = Ledger(folder, wall, PAGEWISE, disk)
+    disk.full = True
+    fill(ledger)
+    for number in range(8192 - 1 + 5):
         ledger.append(entry(number))
-    disk.room = -1
+    disk.full = False
     ledger.retry()
     ledger.close()
     gaps = [record for record in read(folder) if isinstance(record, Note) and record.what is NoteKind.GAP]

@@ -154,13 +154,14 @@ def test_an_anchor_proves_that_nothing_was_cut_off(day, told, folder):
     anchor = f"6:{day.head.hex()}"
     assert told("--verify", "--anchor", anchor)[0] == 0
     (path,) = segments(folder)
-    path.write_bytes(path.read_bytes()[:-RECORD_BYTES])
+    path.write_bytes(path.read_bytes().rstrip(b"\0")[: -RECORD_BYTES + 10])
     assert told("--verify")[0] == 0  # a chain alone cannot know where it ended
     assert told("--verify", "--anchor", anchor)[0] == 3
 
 
 def test_a_ledger_that_is_being_written_can_be_read(day, told, folder):
-    with segments(folder)[0].open("ab") as file:
+    with segments(folder)[0].open("r+b") as file:
+        file.seek(7 * RECORD_BYTES)
         file.write(b"half a record")
     assert told("--verify")[0] == 0
 

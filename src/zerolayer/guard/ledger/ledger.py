@@ -1,4 +1,4 @@
-"""The writer: one write per record, before the reply ends; what the kernel holds goes to the disk later, off the loop.
+"""The writer: one copy per record, before the reply ends; what the kernel holds goes to the disk later, off the loop.
 
 A record that ``append`` has taken survives the death of the process, because the kernel has it. The death of the
 machine costs at most what ``sync`` had not brought to the disk; how long that is, is the contract's ``fsync_ms``.
@@ -6,6 +6,7 @@ machine costs at most what ``sync`` had not brought to the disk; how long that i
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -18,6 +19,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import LedgerError
+from zerolayer.guard.ledger.paper import Allocate, Paper
 from zerolayer.guard.ledger.record import (
     CONTENT_BYTES,
     MODEL_BYTES,
@@ -44,6 +46,7 @@ class Rules(msgspec.Struct, frozen=True):
     """``keep`` = 0 keeps all segments; otherwise the oldest ones are removed when a new one begins."""
 
     segment_bytes: int = 64 << 20
+    extent_bytes: int = 256 << 10  # taken from the disk at once
     keep: int = 0
     node: str = ""
     server: str = ""
@@ -52,7 +55,7 @@ class Rules(msgspec.Struct, frozen=True):
 class Ledger:
     """One writer per folder, held by a lock. All methods are called on one thread, but for what ``due`` returns.
 
-    ``wall_s`` gives Unix seconds; ``write`` takes the place of ``os.write``, for tests. Raises ``LedgerError``.
+    ``wall_s`` gives Unix seconds; ``allocate`` takes room on the disk (posix_fallocate(3)). Raises ``LedgerError``.
     """
 
     def __init__(
@@ -60,16 +63,15 @@ class Ledger:
         folder: Path,
         wall_s: Callable[[], float],
         rules: Rules | None = None,
-        write: Callable[[int, bytes], int] = os.write,
+        allocate: Allocate = os.posix_fallocate,
     ) -> None:
         self.folder = folder
         self._wall_s = wall_s
         self._rules = rules or Rules()
         self._full_at = max(2 * RECORD_BYTES, self._rules.segment_bytes - RECORD_BYTES + 1)
-        self._write = write
-        self._fd = -1
+        self._allocate = allocate
+        self._paper: Paper | None = None
         self._number = 0
-        self._size = 0
         self._sequence = 1
         self._hash = NO_HASH
         self._id = secrets.token_bytes(16)
@@ -103,34 +105,32 @@ class Ledger:
 
     def append(self, record: Record) -> None:
         """Give the record to the kernel. While the disk takes none, it waits in memory, and ``failed`` says so."""
-        if self.failed:
+        paper = self._paper
+        if paper is None or self.failed:
             self._hold(record)
             return
-        if self._size >= self._full_at:
-            self._rotate()
+        if paper.size >= self._full_at:
+            paper = self._rotate(paper)
         now_us = int(self._wall_s() * 1_000_000)
         make = entry_content if type(record) is Entry else record_content
         content = make(record, self._sequence, now_us)  # type: ignore[arg-type]
         digest = sha256(self._hash + content).digest()  # as ``record.chained``; a call costs as much as the sum
         try:
-            written = self._write(self._fd, content + digest)
+            paper.put(content + digest)
         except OSError:
-            written = 0
-        if written == RECORD_BYTES:
-            self._hash = digest
-            self._sequence += 1
-            self._size += RECORD_BYTES
-            self._dirty = True
-        else:
             self._fail()
             self._hold(record)
+            return
+        self._hash = digest
+        self._sequence += 1
+        self._dirty = True
 
     def due(self) -> Callable[[], None] | None:
         """What brings everything written so far to the disk; for another thread. None if there is nothing to do."""
         if not self._dirty and not self._full:
             return None
         full, self._full = self._full, []
-        current = os.dup(self._fd) if self._dirty else -1
+        current = os.dup(self._paper.descriptor) if self._dirty and self._paper is not None else -1
         self._dirty = False
 
         def bring() -> None:
@@ -164,16 +164,16 @@ class Ledger:
 
     def close(self) -> None:
         """The last note, and everything on the disk. Idempotent."""
-        if self._fd < 0:
+        if self._paper is None:
             return
         self.retry()
         self.append(Note(NoteKind.CLOSED))
+        self._full.append(self._paper.finish())
+        self._paper, self._dirty = None, False
         bring = self.due()
         if bring is not None:
             bring()
-        os.close(self._fd)
         os.close(self._lock)
-        self._fd = -1
 
     def _take(self, folder: Path) -> int:
         try:
@@ -200,12 +200,12 @@ class Ledger:
             head, end, loose = repair(path)
             cut += loose
             if head is not None and end is not None:
-                self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+                self._paper = self._open_paper(path, end.size)
                 self._number, self._id = head.number, head.ledger_id
-                self._size, self._sequence, self._hash = end.size, end.sequence, end.hash
+                self._sequence, self._hash = end.sequence, end.hash
                 break
-        if self._fd < 0:
-            self._begin_segment()
+        if self._paper is None:
+            self._paper = self._begin_segment()
         if cut:
             _log.warning("the ledger's last write was incomplete and was cut", extra={"bytes": cut})
             self.append(Note(NoteKind.REPAIRED, cut))
@@ -213,7 +213,11 @@ class Ledger:
         if self.failed:
             raise OSError
 
-    def _begin_segment(self) -> None:
+    def _open_paper(self, path: Path, size: int) -> Paper:
+        most = max(size, self._full_at) + RECORD_BYTES
+        return Paper(path, size, most, self._rules.extent_bytes, self._allocate)
+
+    def _begin_segment(self) -> Paper:
         head = Head(
             self._number + 1,
             self._sequence,
@@ -225,37 +229,34 @@ class Ledger:
         )
         path = segment_path(self.folder, head.number)
         data = head_bytes(head)
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        if self._write(descriptor, data) != len(data):
-            os.close(descriptor)
-            path.unlink()
-            raise OSError
-        os.fsync(self._lock)  # the folder: a file that has no name is lost
-        self._fd, self._number, self._size, self._hash = descriptor, head.number, len(data), data[CONTENT_BYTES:]
-        self._dirty = True
-
-    def _rotate(self) -> None:
-        """The next segment, if the disk has room for it; else this one grows until it has."""
-        before = self._fd
         try:
-            self._begin_segment()
+            paper = self._open_paper(path, 0)
         except OSError:
-            _log.error("the ledger cannot begin a segment; the last one goes on")
-            return
-        self._full.append(before)
+            path.unlink(missing_ok=True)
+            raise
+        paper.put(data)
+        with contextlib.suppress(OSError):  # not every file system can
+            os.fsync(self._lock)  # the folder: a file that has no name is lost
+        self._number, self._hash, self._dirty = head.number, data[CONTENT_BYTES:], True
+        return paper
+
+    def _rotate(self, full: Paper) -> Paper:
+        """The next segment. Without room for it the full one is returned, which takes no more."""
+        try:
+            self._paper = self._begin_segment()
+        except OSError:
+            return full
+        self._full.append(full.finish())
         if self._rules.keep:
             for path in segments(self.folder)[: -self._rules.keep]:
                 path.unlink(missing_ok=True)
+        return self._paper
 
     def _fail(self) -> None:
         self.failed = True
         if not self._told:
             _log.critical("the ledger cannot be written; no request is admitted until it can")
             self._told = True
-        try:
-            os.ftruncate(self._fd, self._size)  # no half record stays
-        except OSError:
-            _log.error("a half record stays in the ledger until it can be cut")
 
     def _hold(self, record: Record) -> None:
         if len(self._held) < _HELD:

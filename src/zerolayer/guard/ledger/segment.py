@@ -6,6 +6,7 @@ is being written, or was when its process or machine died, may end within a reco
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,7 +108,7 @@ class Chain:
     """All records of a ledger, in order, across its segments; ``end`` is set when the iteration is over.
 
     What hangs behind the last whole record of the last segment is left out and told in ``loose`` (bytes): a server may
-    be writing it just now. Anything else that does not fit raises ``LedgerDamaged``.
+    be writing it just now. Zeros are room that was taken. Anything else that does not fit raises ``LedgerDamaged``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -134,13 +135,12 @@ class Chain:
             reading = Reading(path, head)
             yield from reading
             self.end = reading.end
-            if path.stat().st_size != reading.end.size:
-                self._stop(path, reading.end.size, last=last)
+            self._stop(path, reading.end.size, last=last)
 
     def _stop(self, path: Path, whole: int, *, last: bool) -> None:
-        """What follows byte ``whole`` is no record: the end of a ledger that is being written, or damage."""
-        self.loose = path.stat().st_size - whole
-        if not last or self.loose >= RECORD_BYTES:
+        """What follows byte ``whole`` is no record: room for some, the end of what is being written, or damage."""
+        self.loose = loose_bytes(path, whole)
+        if self.loose and (not last or self.loose >= RECORD_BYTES):
             number = max(0, whole // RECORD_BYTES - 1)
             raise LedgerDamaged(f"{path.name} was changed or is damaged after its record {number} (byte {whole})")
 
@@ -153,23 +153,42 @@ def repair(path: Path) -> tuple[Head | None, End | None, int]:
     """
     head = read_segment_head(path)
     if head is None:
-        size = path.stat().st_size
-        path.rename(path.with_suffix(".zll.damaged"))
+        size = loose_bytes(path, 0)
+        if size:
+            path.rename(path.with_suffix(".zll.damaged"))
+        else:
+            path.unlink()
         return None, None, size
     reading = Reading(path, head)
     for _ in reading:
         pass
-    whole = reading.end.size
+    whole, loose = reading.end.size, loose_bytes(path, reading.end.size)
     with path.open("r+b") as file:
-        file.seek(whole)
-        rest = file.read()
-        if len(rest) >= RECORD_BYTES:
+        if loose >= RECORD_BYTES:
+            file.seek(whole)
             kept = path.with_suffix(f".zll.damaged-{whole}")
-            kept.write_bytes(rest)
+            kept.write_bytes(file.read(loose))
             kept.chmod(0o600)
-        if rest:
-            file.truncate(whole)
-    return head, reading.end, len(rest)
+        file.truncate(whole)
+    return head, reading.end, loose
+
+
+def loose_bytes(path: Path, whole: int) -> int:
+    """Bytes from ``whole`` to the last one that is not zero."""
+    loose, at = 0, whole
+    with path.open("rb", buffering=0) as file:
+        while True:
+            try:
+                at = os.lseek(file.fileno(), at, os.SEEK_DATA)  # most of it was never written, and takes no time
+            except OSError:
+                return loose
+            data = file.read(1 << 18)
+            if not data:
+                return loose
+            at += len(data)
+            written = len(data.rstrip(b"\0"))
+            if written:
+                loose = at - len(data) + written - whole
 
 
 def _hash_of(path: Path) -> bytes:
