@@ -110,7 +110,7 @@ class Account:
         return None
 
     def claim(self, tokens: int, compute_us: int, now_us: int) -> bool:
-        """``advance``, ``refusal`` and ``take`` in one, for the common path. False: it does not fit, nothing is taken."""
+        """``advance``, ``refusal`` and ``take`` in one, for the common path. False, and nothing taken, if it lacks."""
         if now_us > self.at_us:
             self.advance(now_us)
         quota = self.quota
