@@ -16,6 +16,9 @@ from zerolayer.check.wire_dump import FORMS
 from zerolayer.errors import HeadersTooLarge, StartupError, ZerolayerError
 from zerolayer.guard.auth.key_format import MalformedKey, pack, parse, spell
 from zerolayer.guard.auth.key_set import read_key_set, read_revocations
+from zerolayer.guard.ledger.export import as_json, cloud_event, table
+from zerolayer.guard.ledger.record import CONTENT_BYTES, Head, Match, Note, read_head, read_record
+from zerolayer.guard.ledger.usage import KEYS, prices, rows
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.text import vocabulary_file
@@ -201,9 +204,41 @@ def key_set(data: bytes) -> None:
         raise AssertionError("a file that nobody signed was believed")
 
 
+def ledger(data: bytes) -> None:
+    """Whatever a record says, whoever chained it: it is skipped, or reported on one line without control characters."""
+    read_head(data)
+    record = read_record(data[:CONTENT_BYTES].ljust(CONTENT_BYTES, b"\0"))
+    if record is None or isinstance(record, Note):
+        return
+    event = cloud_event(record, Head(1, 1, 0))
+    assert event.isascii() or event.decode()
+    assert b"\n" not in event
+    if isinstance(record, Match):
+        return
+    report = rows([record], list(KEYS))
+    assert table(list(KEYS), report).replace("\n", "").isprintable()
+    assert as_json(list(KEYS), report)
+    prices([record], 1.0)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
-    for target in (http1, http2, hpack, grpc, openai, protobuf, gguf, vocabulary, chat, stop, dump, key, key_set)
+    for target in (
+        http1,
+        http2,
+        hpack,
+        grpc,
+        openai,
+        protobuf,
+        gguf,
+        vocabulary,
+        chat,
+        stop,
+        dump,
+        key,
+        key_set,
+        ledger,
+    )
 }
 
 

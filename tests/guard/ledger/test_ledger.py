@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guard.ledger.conftest import Wall, entry, small
+from reference.ledger import Wall, entry, small
 from zerolayer.errors import LedgerDamaged, LedgerError
 from zerolayer.guard.ledger.ledger import Ledger, Rules, newest_head
 from zerolayer.guard.ledger.record import CONTENT_BYTES, RECORD_BYTES, Entry, Flag, Note, NoteKind, Outcome

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from guard.ledger.conftest import NOON, entry, small
+from reference.ledger import NOON, entry, small
 from zerolayer.cli import main
 from zerolayer.guard.ledger.ledger import Ledger
 from zerolayer.guard.ledger.record import RECORD_BYTES, Flag, Match, Meter, Outcome, Source

@@ -15,6 +15,7 @@ from zerolayer.guard.ledger.record import Entry, Flag, Head, Match, Meter, Outco
 from zerolayer.guard.ledger.usage import COUNTS, Prices, Row, moment
 
 VERSION: Final = 1
+_OUTCOMES: Final = frozenset(Outcome)
 _STAGES: Final = ("read", "parse", "guard", "tokenise", "wait", "prefill", "decode", "frame", "write")
 
 
@@ -90,7 +91,7 @@ def cloud_event(record: Entry | Meter | Match, head: Head) -> bytes:
 def _inference(entry: Entry) -> dict[str, object]:
     data: dict[str, object] = {
         "model": entry.model.decode("utf-8", "replace"),
-        "outcome": Outcome(entry.outcome).name.lower(),
+        "outcome": outcome_name(entry.outcome),
         "status": entry.status,
         "input_tokens": entry.prompt_tokens,
         "cached_tokens": entry.cached_tokens,
@@ -112,6 +113,11 @@ def _inference(entry: Entry) -> dict[str, object]:
             "stages_us": dict(zip(_STAGES, entry.stages_us, strict=True)),
         }
     return data
+
+
+def outcome_name(outcome: int) -> str:
+    """The word for it; the number itself of one that this version does not know."""
+    return Outcome(outcome).name.lower() if outcome in _OUTCOMES else str(outcome)
 
 
 def _match(match: Match) -> dict[str, object]:

@@ -16,6 +16,7 @@ _NS_PER_US: Final = 1000
 _NS_PER_HOUR: Final = 3_600_000_000_000
 _US_PER_S: Final = 1_000_000
 _US_PER_HOUR: Final = 3_600_000_000
+_LAST_US: Final = 253_402_300_799_999_999
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -134,14 +135,12 @@ def prices(records: Iterable[Entry | Meter], per_hour: float) -> Prices | None:
     """
     core_ns: dict[bytes, int] = {}
     hours: dict[bytes, set[int]] = {}
-    span_us, span_core_us, cores, idle_ns = 0, 0, 0, 0
+    span_us, span_core_us, cores = 0, 0, 0
     for record in records:
-        if record.tenant == IDLE:
-            assert isinstance(record, Meter)  # noqa: S101 - no request is idle's
+        if isinstance(record, Meter) and record.tenant == IDLE:
             span_us += record.span_us
             span_core_us += record.span_us * record.cores
             cores = record.cores or cores
-            idle_ns += record.core_ns
             continue
         core_ns[record.tenant] = core_ns.get(record.tenant, 0) + record.core_ns
         if isinstance(record, Entry) and record.core_ns:
@@ -166,7 +165,8 @@ def prices(records: Iterable[Entry | Meter], per_hour: float) -> Prices | None:
 
 
 def moment(unix_us: int) -> datetime:
-    """A time stamp of a record; in UTC."""
+    """A time stamp of a record; in UTC. What lies beyond the year 9999 is its last microsecond."""
+    unix_us = min(unix_us, _LAST_US)
     return datetime.fromtimestamp(unix_us // _US_PER_S, UTC) + timedelta(microseconds=unix_us % _US_PER_S)
 
 
