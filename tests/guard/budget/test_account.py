@@ -74,6 +74,23 @@ def test_whoever_comes_back_when_told_is_served_and_a_moment_before_is_not(limit
         assert ask(early, now + wait - 1000, tokens) is not None
 
 
+@given(
+    st.builds(Quota, *[st.integers(0, 3) for _ in range(4)]),
+    st.lists(st.tuples(st.integers(0, MINUTE), st.integers(0, 3), st.integers(0, 3), st.booleans()), max_size=30),
+)
+def test_the_common_path_decides_as_the_other_one_does(quota, requests):
+    one, now = Account(bytes(16), "key", quota, NOON), NOON
+    for wait, tokens, compute_us, ends in requests:
+        now += wait
+        one.advance(now)
+        expected = one.refusal(tokens, compute_us) is None
+        assert one.claim(tokens, compute_us, now) == expected
+        if expected:
+            one.begin()
+            if ends:
+                one.finish(tokens, compute_us, tokens, compute_us, now)
+
+
 def test_a_request_larger_than_the_limit_is_told_that_waiting_cannot_help():
     refusal = ask(account(tokens_per_minute=10), NOON, 11)
     assert isinstance(refusal, BudgetSpent)

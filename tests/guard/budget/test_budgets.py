@@ -120,7 +120,7 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLives.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
 def budgets(now: list[int], **tenants: Quota) -> Budgets:

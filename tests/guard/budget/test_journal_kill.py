@@ -1,4 +1,4 @@
-"""A process that is killed loses no record that it wrote: kill -9, twenty times, at a moment of its own."""
+"""A process that is killed loses no record that it wrote: kill -9, at a moment of its own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ while True:
 
 def test_what_a_killed_process_wrote_is_there(tmp_path: Path) -> None:
     path, told = tmp_path / "log", 0
-    for _ in range(20):
+    for _ in range(5):
         child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE)
         assert child.stdout is not None
         assert child.stdout.read(1) == b"x"
@@ -46,4 +46,4 @@ def test_what_a_killed_process_wrote_is_there(tmp_path: Path) -> None:
     journal = BudgetJournal(path)
     used = journal.kept[b"k" * 16].used_us
     journal.close()
-    assert told <= used <= told + 20  # one a life may have been written and not told
+    assert told <= used <= told + 5  # one a life may have been written and not told

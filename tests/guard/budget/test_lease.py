@@ -137,7 +137,7 @@ class Network(RuleBasedStateMachine):
 
 
 TestNetwork = Network.TestCase
-TestNetwork.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestNetwork.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 
 
 def home() -> tuple[Account, Lender]:

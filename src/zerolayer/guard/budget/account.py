@@ -109,6 +109,28 @@ class Account:
             )
         return None
 
+    def claim(self, tokens: int, compute_us: int, now_us: int) -> bool:
+        """``advance``, ``refusal`` and ``take`` in one, for the common path. False, and nothing taken, if it lacks."""
+        if now_us > self.at_us:
+            self.advance(now_us)
+        quota = self.quota
+        requests, held, held_us = self.held_requests + 1, self.held_tokens + tokens, self.held_us + compute_us
+        limit = quota.requests_per_minute
+        if limit and self.requests_debt > (limit - requests) * UNIT:
+            return False
+        limit = quota.tokens_per_minute
+        if limit and self.tokens_debt > (limit - held) * UNIT:
+            return False
+        limit = quota.concurrent
+        if limit and self.running >= limit:
+            return False
+        limit = quota.compute_us_per_day
+        if limit and self.used_us + held_us > limit:
+            return False
+        self.held_requests, self.held_tokens, self.held_us = requests, held, held_us
+        self.running += 1
+        return True
+
     def take(self, tokens: int, compute_us: int) -> Account:
         """Hold one request of this size; what is to be told of its way."""
         self.held_requests += 1
@@ -132,7 +154,8 @@ class Account:
 
     def finish(self, held_tokens: int, held_us: int, tokens: int, compute_us: int, now_us: int) -> Account:
         """A started request has ended: what it held is given back, what it used poured in. Who is to be kept."""
-        self.advance(now_us)
+        if now_us > self.at_us:
+            self.advance(now_us)
         self.running -= 1
         self.held_tokens -= held_tokens
         self.held_us -= held_us

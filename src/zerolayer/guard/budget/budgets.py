@@ -140,7 +140,7 @@ class Budgets:
         self._elsewhere = elsewhere
         self._accounts: dict[bytes, AnyAccount] = {}
         self._lenders: dict[bytes, Lender] = {}
-        self._of: dict[tuple[str, bytes], tuple[AnyAccount, ...]] = {}
+        self._of: dict[bytes | str, tuple[AnyAccount, ...]] = {}
         self.refused = 0
 
     def reserve(self, identity: Identity, least: Size, most: Size) -> Hold:
@@ -148,30 +148,38 @@ class Budgets:
 
         Raises ``RateLimited`` and ``BudgetSpent``, both 429.
         """
-        accounts = self._of.get((identity.tenant, identity.key_id))
+        accounts = self._of.get(identity.key_id or identity.tenant)
         if accounts is None:
             accounts = self._open(identity)
-        if accounts:
-            roomy, size = True, most
-            now = self.clock_us()
-            for account in accounts:
-                account.advance(now)
-                if account.refusal(most.tokens, most.compute_us) is None:
-                    continue
-                roomy = False
-                if account.shared:
-                    size = least  # a node never spends what it does not hold
-                refusal = account.refusal(least.tokens, least.compute_us)
-                if refusal is not None:
-                    self.refused += 1
-                    raise refusal
-            claims = [account.take(size.tokens, size.compute_us) for account in accounts]
-            return Hold(self, tuple(claims), size, roomy)
-        return Hold(self, (), most, True)
+        if not accounts:
+            return Hold(self, (), most, True)
+        now = self.clock_us()
+        account = accounts[0]
+        alone = len(accounts) == 1 and isinstance(account, Account)
+        if alone and account.claim(most.tokens, most.compute_us, now):  # type: ignore[union-attr]
+            return Hold(self, accounts, most, True)  # type: ignore[arg-type] # it was just looked at
+        return self._reserve(accounts, least, most, now)
+
+    def _reserve(self, accounts: tuple[AnyAccount, ...], least: Size, most: Size, now: int) -> Hold:
+        """All accounts, or none; whatever they are."""
+        roomy, size = True, most
+        for account in accounts:
+            account.advance(now)
+            if account.refusal(most.tokens, most.compute_us) is None:
+                continue
+            roomy = False
+            if account.shared:
+                size = least  # a node never spends what it does not hold
+            refusal = account.refusal(least.tokens, least.compute_us)
+            if refusal is not None:
+                self.refused += 1
+                raise refusal
+        claims = [account.take(size.tokens, size.compute_us) for account in accounts]
+        return Hold(self, tuple(claims), size, roomy)
 
     def levels(self, identity: Identity) -> tuple[Level | None, Level | None]:
         """Requests and tokens of whoever asks, each of the account that has less left."""
-        accounts = self._of.get((identity.tenant, identity.key_id))
+        accounts = self._of.get(identity.key_id or identity.tenant)
         if not accounts:
             return None, None
         now = self.clock_us()
@@ -240,7 +248,7 @@ class Budgets:
         if tenant.limited:
             found.append(self._account(tenant_id(identity.tenant), "tenant", tenant))
         accounts = tuple(found)
-        self._of[identity.tenant, identity.key_id] = accounts
+        self._of[identity.key_id or identity.tenant] = accounts
         return accounts
 
     def _account(self, account_id: bytes, whose: str, quota: Quota) -> AnyAccount:
