@@ -38,12 +38,14 @@ class Service:
         shows: type[LastMessage],
         watchdog: Watchdog | None = None,
         sections: dict[str, dict[str, object]] | None = None,
+        aliases: tuple[str, ...] = (),
     ) -> None:
         given = {"port": "0", "admin": "127.0.0.1:0", "host": "127.0.0.1", **flags}
         self.contract = load(None, {}, given).contract
         limited = msgspec.structs.replace(self.contract.limits, **section)
         shaped = msgspec.structs.replace(self.contract.context, **context)
-        self.contract = msgspec.structs.replace(self.contract, limits=limited, context=shaped)
+        named = msgspec.structs.replace(self.contract.model, aliases=aliases)
+        self.contract = msgspec.structs.replace(self.contract, limits=limited, context=shaped, model=named)
         for name, values in (sections or {}).items():
             changed = msgspec.structs.replace(getattr(self.contract, name), **values)
             self.contract = msgspec.structs.replace(self.contract, **{name: changed})

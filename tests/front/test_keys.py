@@ -191,7 +191,9 @@ def test_of_a_limited_key_the_limit_passes_and_the_headers_count_it_down(service
 
 def test_anthropics_clients_get_their_own_headers(service, keys):
     key = keys.key(quota=Quota(requests_per_minute=3))
-    reply = service.ask(chat("hi", f"x-api-key: {key}", "anthropic-version: 2023-06-01"))
+    body = {"model": "echo", "max_tokens": 8, "messages": ASK}
+    reply = service.ask(post("/v1/messages", body, f"x-api-key: {key}", "anthropic-version: 2023-06-01"))
+    assert reply.status == 200
     assert reply.headers["anthropic-ratelimit-requests-remaining"] == "2"
     assert reply.headers["anthropic-ratelimit-requests-reset"].endswith("Z")
 
@@ -275,6 +277,33 @@ def test_budgets_go_on_after_a_restart(serve, keys, tmp_path):
     first.close()
     second = serve(**flags, tenants={"state": str(tmp_path / "state")})
     assert second.ask(chat("hi", bearer(key))).status == 429
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_several_answers_are_one_request_and_all_their_tokens(service, keys, stream):
+    key = keys.key(quota=Quota(requests_per_minute=10, tokens_per_minute=10_000, concurrent=1))
+    identity = service.server.keyring.authenticator.admit(key.encode(), "test")
+    reply = service.ask(
+        chat("abcd", bearer(key), n=2, stream=stream, stream_options={"include_usage": True} if stream else None)
+    )
+    usage = (reply.events[-2] if stream else reply.json)["usage"]
+    account = service.on_loop(lambda: service.server.guard.budgets._accounts[identity.key_id])
+    assert (account.running, account.held_tokens) == (0, 0)
+    left = service.on_loop(lambda: service.server.guard.budgets.levels(identity))
+    assert left[0].left == 9
+    assert 10_000 - usage["total_tokens"] <= left[1].left <= 10_000 - usage["total_tokens"] + 500
+
+
+def test_a_client_that_leaves_several_answers_gives_its_place_back(service, keys):
+    key = keys.key(quota=Quota(concurrent=1))
+    service.hold_steps()
+    with service.connect() as client:
+        client.sendall(chat("abcdefghij", bearer(key), n=2, stream=True))
+        expect_soon(lambda: service.running() == 2)
+        service.step(3)
+    expect_soon(lambda: service.running() == 0)
+    service.step(1000)
+    assert service.ask(chat("hi", bearer(key))).status == 200
 
 
 def test_compute_is_charged_as_the_reply_tells_it(service, keys):

@@ -26,6 +26,7 @@ from zerolayer.text.decode import Decoder
 from zerolayer.text.stop import StopMatcher
 from zerolayer.text.template import ChatTemplate
 from zerolayer.text.vocabulary import BYTE_ALPHABET, TokenKind, Vocabulary
+from zerolayer.wire.anthropic import decode_count, decode_messages
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.grpc import Deframer
 from zerolayer.wire.http1 import Fault, Http1Protocol
@@ -111,6 +112,22 @@ def openai(data: bytes) -> None:
             decode(data, _LIMITS)
         except ZerolayerError as error:
             assert error.status in (400, 413)
+
+
+def anthropic(data: bytes) -> None:
+    """A request or one refusal; a call that can be decoded can be counted, and has the same prompt."""
+    for decode in (decode_messages, decode_count):
+        try:
+            request = decode(data, _LIMITS)
+        except ZerolayerError as error:
+            assert error.status in (400, 413)
+        else:
+            counted = decode_count(data, _LIMITS)
+            assert (counted.messages, counted.prefill, counted.tools) == (
+                request.messages,
+                request.prefill,
+                request.tools,
+            )
 
 
 def protobuf(data: bytes) -> None:
@@ -229,6 +246,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         hpack,
         grpc,
         openai,
+        anthropic,
         protobuf,
         gguf,
         vocabulary,

@@ -23,8 +23,9 @@ from zerolayer.guard.deadline.admission import Admission
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import of_contract
 from zerolayer.guard.freshness import Freshness
-from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard, Held, Names, Shape
+from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard, Held
 from zerolayer.guard.identity import Identity, Quota
+from zerolayer.guard.shape import Names, Shape
 from zerolayer.model.cost import CostTable
 from zerolayer.wire.schema import Message, Request, Route, Tier
 
@@ -38,11 +39,17 @@ class Words:
     def __init__(self) -> None:
         self.calls = 0
 
-    def encode(self, given):
+    def encode(self, given, tools=()):
         self.calls += 1
         if isinstance(given, str):
             return [ord(letter) for letter in given]
-        return [0, 0, 0] + [1] * len(given[-1].content)
+        return [0, 0, 0] + [1] * len(given[-1].content) + [2] * len(tools)
+
+    def slow(self, request):
+        return request.output is not None
+
+    def of(self, request):
+        return request.output
 
 
 def _guard(slots: int = 1, *, now: Callable[[], int] = lambda: 0, **shape: object) -> tuple[Guard, Words]:
@@ -61,6 +68,7 @@ def _guard(slots: int = 1, *, now: Callable[[], int] = lambda: 0, **shape: objec
         chunk_tokens=50,
         encoder=words,
         template=words,
+        grammars=words,
     )
     return guard, words
 
@@ -84,7 +92,7 @@ def _prompt(prompt: object, **members: object) -> Request:
 
 def _admit(guard: Guard, request: Request):
     reservation = _reserve(guard, request)
-    return guard.confirm(reservation, request, guard.prompt(request).ids)
+    return guard.confirm(reservation, request, guard.prompts(request))[0]
 
 
 @pytest.mark.parametrize("name", ["m", "alias"])
@@ -120,7 +128,7 @@ def test_the_true_length_tightens_the_reservation():
     guard, _ = _guard(slot_tokens=10_000)
     reservation = _reserve(guard, _chat("a" * 500))
     before = guard.slots.next_free_ms()
-    guard.confirm(reservation, _chat(), guard.tokenise(_chat()))
+    guard.confirm(reservation, _chat(), guard.prompts(_chat()))
     assert guard.slots.next_free_ms() < before
 
 
@@ -229,7 +237,7 @@ def test_the_same_body_redeems_its_booking():
     now[0] = refused.value.retry_after_ms * MS
     assert refused.value.ticket
     assert _reserve(guard, _chat(), x_stainless_retry_count="1").slot == 0
-    assert guard.slots.booked == 0
+    assert not guard.slots.bookings
 
 
 def test_a_booked_client_that_is_a_moment_early_is_held():
@@ -277,7 +285,7 @@ def test_the_last_attempt_of_a_stock_client_is_told_a_time_and_nothing_is_held_f
     with pytest.raises(SlotsBusy) as refused:
         _reserve(guard, _chat(), x_stainless_retry_count="2")
     assert refused.value.ticket is None
-    assert guard.slots.booked == 0
+    assert not guard.slots.bookings
 
 
 def _limited(guard: Guard, **quota: int) -> Identity:
@@ -294,7 +302,7 @@ def test_a_limit_is_judged_before_a_slot_is_asked_for():
     guard, words = _guard(slots=1)
     identity = _limited(guard, requests_per_minute=1)
     request = _chat()
-    guard.confirm(_reserve_as(guard, identity, request), request, guard.prompt(request).ids)
+    guard.confirm(_reserve_as(guard, identity, request), request, guard.prompts(request))
     calls = words.calls
     with pytest.raises(RateLimited):  # and not SlotsBusy, which would book
         _reserve_as(guard, identity, request)
@@ -326,7 +334,7 @@ def test_the_true_length_is_judged_and_not_the_bound():
     identity = _limited(guard, tokens_per_minute=20)
     request = _chat("a" * 6)  # 3 + 6 tokens and an answer of 10: 19, though the bound is larger
     reservation = _reserve_as(guard, identity, request)
-    assert guard.confirm(reservation, request, guard.prompt(request).ids).max_tokens == 10
+    assert guard.confirm(reservation, request, guard.prompts(request))[0].max_tokens == 10
 
 
 def test_a_true_length_over_the_limit_is_refused_and_gives_everything_back():
@@ -335,7 +343,7 @@ def test_a_true_length_over_the_limit_is_refused_and_gives_everything_back():
     request = _chat("a" * 9)
     reservation = _reserve_as(guard, identity, request)
     with pytest.raises(BudgetSpent):
-        guard.confirm(reservation, request, guard.prompt(request).ids)
+        guard.confirm(reservation, request, guard.prompts(request))
     assert guard.slots.free == 1
     assert guard.budgets.levels(identity)[1].left == 20
 

@@ -28,5 +28,5 @@ def tool() -> Callable[[str, str], str]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server on a tiny random model."""
     model = write_tiny_model(tmp_path_factory.mktemp("judge") / "tiny.gguf", LLAMA_64)
-    with running_server("--model", str(model), "--slots", "4", "--slot-tokens", "512", "--threads", "1") as url:
+    with running_server("--model", str(model), "--slots", "4", "--slot-tokens", "1024", "--threads", "1") as url:
         yield url

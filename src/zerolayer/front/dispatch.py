@@ -7,7 +7,7 @@ released; until then the step thread may still hold it, even though its client h
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,10 @@ from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import StageClock
+
+_BROKEN: Final = (
+    "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
+)
 
 
 class Steps(Protocol):
@@ -172,6 +176,10 @@ class Dispatcher:
             self._slots.release(slot)
 
     def _push(self, request: Running, token: SampledToken, report: StepReport) -> None:
+        if token.broken:
+            self._running[token.slot] = None
+            request.fail(EngineFailed(_BROKEN))
+            return
         try:
             if not request.push(token, report):
                 return

@@ -22,15 +22,13 @@ from zerolayer.errors import (
 )
 from zerolayer.front.caller import Caller
 from zerolayer.front.defect import log_defect
+from zerolayer.front.dialect import dialect_of
 from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
 from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.observe.stages import Stage, StageClock
-from zerolayer.wire.anthropic_error import error_body as anthropic_error
-from zerolayer.wire.anthropic_error import speaks_anthropic
 from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_reply import retry_headers
-from zerolayer.wire.openai_reply import error_body
 
 JSON: Final[Header] = (b"content-type", b"application/json")
 _EVENT_STREAM: Final[tuple[Header, ...]] = (
@@ -87,14 +85,14 @@ class Carrier(Protocol):
 class Exchange:
     """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end.
 
-    A route may set, before the body is read: ``media``, the headers of a streamed reply; ``explain``, the form of an
-    error; ``intake``, who takes the body piece by piece, with True at its end (HTTP/2 only); ``expired``, who is called
-    when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
+    ``dialect`` follows from the head. A route may set, before the body is read: ``media``, the headers of a streamed
+    reply; ``explain``, the form of an error, whatever the dialect; ``intake``, who takes the body piece by piece, with
+    True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
     """
 
     __slots__ = (
-        "_connection", "_left", "_parked", "_site", "action", "allow", "body", "deadline_ns", "expired", "explain",
-        "head", "identity", "intake", "media", "more_headers", "on_gone", "receipt", "request_id", "stages",
+        "_connection", "_left", "_parked", "_site", "action", "allow", "body", "deadline_ns", "dialect", "expired",
+        "explain", "head", "identity", "intake", "media", "more_headers", "on_gone", "receipt", "request_id", "stages",
         "streaming",
     )  # fmt: skip
 
@@ -103,6 +101,7 @@ class Exchange:
         self._site = site
         self.head = head or _UNREADABLE
         self.body = b""
+        self.dialect = dialect_of(self.head)
         self.request_id = site.ids.of(self.head)
         self.stages = StageClock(first_byte_ns)
         self.action: Action | None = None
@@ -143,7 +142,7 @@ class Exchange:
         if self._left:
             return
         keep_alive = keep_alive and self._keep_alive
-        common = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.more_headers)
+        common = (*self._common_headers(), *self.more_headers)
         self._finish(status)
         head_only = self.head.method == "HEAD"
         self._connection.reply(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
@@ -222,9 +221,15 @@ class Exchange:
     def _keep_alive(self) -> bool:
         return self.head.keep_alive and not self._connection.draining
 
+    def _common_headers(self) -> list[Header]:
+        headers = self._site.headers(self.request_id, self.head.get(b"origin"))
+        if self.dialect.id_header:
+            headers.append((self.dialect.id_header, self.request_id.encode("ascii")))
+        return headers
+
     def _open(self, events: bytes) -> None:
         self.streaming = True
-        headers = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.media, *self.more_headers)
+        headers = (*self._common_headers(), *self.media, *self.more_headers)
         self._connection.open_stream(headers, events, keep_alive=self._keep_alive)
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
@@ -237,10 +242,8 @@ class Exchange:
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
             extra = (*_CHALLENGE, *_FINAL) if isinstance(error, Unauthenticated) else _FINAL
-        if speaks_anthropic(self.head):
-            told = (b"request-id", self.request_id.encode("ascii"))
-            return error.status, (JSON, told, *extra), anthropic_error(error, self.request_id)
-        return error.status, (JSON, *extra), error_body(error)
+        status, body = self.dialect.error(error, self.request_id)
+        return status, (JSON, *extra), body
 
     def _finish(self, status: int) -> None:
         """The last write is next; what the ledger is to tell comes before it."""

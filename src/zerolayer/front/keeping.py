@@ -23,6 +23,8 @@ class Keeping:
 
     def key(self, exchange: Exchange, request: Request) -> bytes | None:
         """The name of the answer; None where none is kept, or the client wants none (RFC 9111 section 5.2.1.5)."""
+        if request.answers > 1:
+            return None
         if b"no-store" in (exchange.head.get(b"cache-control") or b"").lower():
             return None
         return self.cache.key(request, exchange.identity.salt)

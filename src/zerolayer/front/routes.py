@@ -52,7 +52,7 @@ class Routes:
             return refusal
         actions = self._find(head.path)
         if actions is None:
-            return NotFound("there is nothing at this path; /v1/chat/completions, /v1/completions and /v1/models exist")
+            return NotFound("there is nothing at this path; GET /openapi.json lists what there is")
         action = actions.get("GET" if head.method == "HEAD" else head.method)
         if action is None and self._is_preflight(head):
             action = _preflight

@@ -11,6 +11,7 @@ from zerolayer.front.gate import PROTOBUF_MEDIA
 from zerolayer.front.site import Header
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
+from zerolayer.guard.guard import Prompt
 from zerolayer.model.engine import SampledToken
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
@@ -104,7 +105,7 @@ class SchemaAnswers:
         self._framing = framing
         self._vocabulary = vocabulary
 
-    def __call__(self, exchange: Exchange, request: Request) -> tuple[Transcript, Form]:
+    def __call__(self, exchange: Exchange, request: Request, _prompt: Prompt) -> tuple[Transcript, Form]:
         """Of one request that is about to run."""
         transcript = TokenTranscript(Decoder(self._vocabulary), request.stop)
         stream = request.stream or self._framing.always_streams

@@ -19,8 +19,8 @@ from zerolayer.wire.http1 import Head
 _REQUEST_ID_BYTES = 128
 _ALLOW_ORIGIN = b"access-control-allow-origin"
 _EXPOSED = (
-    b"x-request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, x-zl-ticket, "
-    b"x-zl-cache, server-timing, retry-after, retry-after-ms, x-should-retry, x-ratelimit-limit-requests, "
+    b"x-request-id, request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, "
+    b"x-zl-ticket, x-zl-cache, server-timing, retry-after, retry-after-ms, x-should-retry, x-ratelimit-limit-requests, "
     b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
     b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )

@@ -1,27 +1,8 @@
-"""What the guard knows of the model that it guards: its names, its numbers, and who turns text into tokens."""
+"""What the guard knows of the model that it guards: its names and its numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
 import msgspec
-
-from zerolayer.wire.schema import Message
-
-
-class TextEncoder(Protocol):
-    """What the guard needs of ``text``'s encoder."""
-
-    def encode(self, text: str) -> list[int]:
-        """Token ids of plain text; never a special token."""
-
-
-class MessageEncoder(Protocol):
-    """What the guard needs of ``text``'s chat template."""
-
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, up to the place where the assistant speaks."""
 
 
 class Names(msgspec.Struct, frozen=True):

@@ -17,14 +17,6 @@ class Spent(msgspec.Struct, frozen=True):
     cached_tokens: int = 0
     compute_us: int = 0
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            self.prompt_tokens + other.prompt_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.compute_us + other.compute_us,
-        )
-
     @property
     def tokens(self) -> int:
         """Prompt and answer together, as limits count them."""

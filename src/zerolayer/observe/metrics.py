@@ -107,7 +107,7 @@ class Metrics:
         self._prefill = Histogram(_REQUEST_S)
         self._prompt_tokens = 0
         self._generation_tokens = 0
-        self._finished: dict[str, int] = {"stop": 0, "length": 0, "abort": 0, "error": 0}
+        self._finished: dict[str, int] = {"stop": 0, "length": 0, "tool_calls": 0, "abort": 0, "error": 0}
         self._refused: dict[str, int] = {}
         self._steps: dict[str, int] = {}
         self._stage_ns = [0] * len(Stage)
@@ -122,7 +122,7 @@ class Metrics:
         self._prompt_tokens += prompt_tokens
 
     def finished(self, reason: str, stages: StageClock) -> None:
-        """An admitted request ended: ``stop``, ``length``, ``abort`` (the client went away) or ``error``."""
+        """An admitted request ended: ``stop``, ``length``, ``tool_calls``, ``abort`` (the client left) or ``error``."""
         self._finished[reason] += 1
         spent = stages.spent_ns()
         self._end_to_end.observe(stages.elapsed_ns * _NS)

@@ -28,7 +28,6 @@ from zerolayer.front.site import ConnectionLimits, Peer, Site
 from zerolayer.front.supervision import Supervisor
 from zerolayer.guard.answers import AnswerCache
 from zerolayer.guard.deadline.admission import build_admission
-from zerolayer.guard.guard import build_guard
 from zerolayer.model.cost import CostTable
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs
@@ -41,6 +40,7 @@ from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
+from zerolayer.serve.guarding import build_guard
 from zerolayer.serve.records import Records
 from zerolayer.serve.tables import Rooms, Tables
 
@@ -75,13 +75,24 @@ class Server:
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
         self.keyring = build_keyring(contract, self._clock_ns, self._helper)
         self.book = BudgetBook(contract, self._clock_ns, self._helper, contract.listen.port)
+        self._compiler = ThreadPoolExecutor(1, "zerolayer-grammar")
         self._build_engine_side(contract, loaded, watchdog)
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
         self.pace = Pace(self.guard, self.dispatcher, self.held)
         site = self._build_site(limits, self.metrics, self.glue, contract)
         self.keeping = _build_keeping(contract)
-        rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper, self.keeping)
+        rooms = Rooms(
+            contract,
+            loaded,
+            self.guard,
+            self.dispatcher,
+            self.held,
+            site,
+            self._helper,
+            self._compiler,
+            self.keeping,
+        )
         doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
         self.tables = Tables(rooms, self._clock_ns, self._render_metrics, doorkeeper)
         self.calls = self.tables.calls
@@ -175,6 +186,7 @@ class Server:
         self.steps.stop()
         self._loaded.remember()
         self._helper.shutdown(cancel_futures=True)
+        self._compiler.shutdown(cancel_futures=True)
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
         self.records.close(self._clock_ns())

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerolayer.contract import Contract
+from zerolayer.front.anthropic import Messages
+from zerolayer.front.anthropic_form import MessageAnswers
 from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.count_tokens import TokenCounter
+from zerolayer.front.description import Description
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.exchange import Action
@@ -26,13 +29,16 @@ from zerolayer.front.keeping import Keeping
 from zerolayer.front.leases import ADMIN_PATH as ADMIN_LEASES
 from zerolayer.front.leases import PATH as LEASES
 from zerolayer.front.leases import Leases
+from zerolayer.front.responses import ResponseAnswers, Responses
 from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
 from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
 from zerolayer.front.site import Site
+from zerolayer.front.transcript import Transcripts
 from zerolayer.guard.guard import Guard
 from zerolayer.serve.entrances import Routers
 from zerolayer.text.vocabulary_file import pack
+from zerolayer.wire.openapi import openapi_document
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
@@ -49,6 +55,7 @@ class Rooms:
     held: HeldClients
     site: Site
     helper: Executor
+    compiler: Executor
     keeping: Keeping | None = None
 
 
@@ -66,19 +73,28 @@ class Tables:
         self._doorkeeper = doorkeeper
         self._limits = body_limits(rooms.contract)
         self.models = self._build_models()
+        self._transcripts = Transcripts(rooms.loaded.vocabulary, rooms.loaded.tool_format)
         guard = rooms.guard
         health = Health(guard)
         self.grpc_health = GrpcHealth(lambda: guard.closed, frozenset({SERVICE}))
         counter = TokenCounter(guard, self._limits, rooms.helper)
         self.calls = Calls(self._methods(counter), clock_ns, rooms.site.limits.body_bytes)
         leases = Leases(guard.budgets)
-        service = {**self._service(counter, health), LEASES: {"POST": leases.service}}
+        self.service_paths = {**self._service(counter, health), LEASES: {"POST": leases.service}}
         admin = {**admin_table(render_metrics, health), ADMIN_LEASES: {"POST": leases.admin}}
-        self.routers = self._build_routers(service, admin)
+        self.routers = self._build_routers(self.service_paths, admin)
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
         inference = self._inference(HttpFraming(), counter)
-        return service_table(self._generator(), inference, counter, self.models, health)
+        rooms, transcripts = self._rooms, self._transcripts
+        served = rooms.guard.names.served
+        messages = Messages(self._generator(MessageAnswers(served, transcripts)), counter)
+        answers = ResponseAnswers(rooms.site.wall_s, served, rooms.loaded.vocabulary, transcripts)
+        responses = Responses(self._generator(answers), counter)
+        description = Description(openapi_document(rooms.site.version, self._limits, _nameable(rooms.guard)))
+        return service_table(
+            self._generator(), messages, responses, inference, counter, self.models, health, description
+        )
 
     def _methods(self, counter: TokenCounter) -> dict[str, Method]:
         methods = inference_methods(self._inference(GrpcFraming(), counter))
@@ -110,7 +126,9 @@ class Tables:
             site=rooms.site,
             limits=self._limits,
             vocabulary=rooms.loaded.vocabulary,
+            transcripts=self._transcripts,
             helper=rooms.helper,
+            compiler=rooms.compiler,
             held=rooms.held,
             answer=answer,
             keeping=rooms.keeping,
@@ -125,4 +143,10 @@ class Tables:
             "threads": info.threads,
             "slots": info.slots,
         }
-        return Models(rooms.guard, int(time.time()), served_by, pack(rooms.loaded.vocabulary))
+        longest = rooms.contract.limits.max_tokens
+        return Models(rooms.guard, int(time.time()), served_by, pack(rooms.loaded.vocabulary), longest)
+
+
+def _nameable(guard: Guard) -> tuple[str, ...]:
+    """What a request may call the model; () for anything."""
+    return () if "*" in guard.names.aliases else guard.names.listed()

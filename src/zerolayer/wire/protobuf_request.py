@@ -104,6 +104,7 @@ class RequestDecoder:
             plan.ignore_eos,
             deadline_ms=plan.deadline_ms,
             max_age_ms=plan.max_age_ms,
+            output=plan.output,
         )
 
     def _any(self, body: bytes) -> Request:
@@ -145,6 +146,7 @@ class RequestDecoder:
             ignore_eos=plan.ignore_eos,
             deadline_ms=plan.deadline_ms,
             max_age_ms=plan.max_age_ms,
+            output=plan.output,
             event_time_ms=_unix_ms(head, _EVENT_TIME, "event_time_ms"),
             ingest_time_ms=_unix_ms(head, _INGEST_TIME, "ingest_time_ms"),
             ticket=_visible(head, _TICKET, "ticket", TICKET_CHARACTERS),

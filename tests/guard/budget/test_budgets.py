@@ -179,29 +179,6 @@ def test_settling_counts_what_ran_and_no_more():
     assert one.levels(ALICE)[1].left == 53
 
 
-def test_several_answers_are_one_request_and_are_settled_with_their_sum():
-    one = budgets([NOON])
-    hold = one.reserve(ALICE, size(30), size(30))
-    hold.parts = 3
-    hold.begin()
-    for _ in range(2):
-        hold.settle(Spent(1, 2))
-        assert one.levels(ALICE)[1].left == 30
-    hold.settle(Spent(1, 2))
-    assert (one.levels(ALICE)[0].left, one.levels(ALICE)[1].left) == (5, 51)
-
-
-def test_what_some_answers_used_is_kept_when_the_others_are_cut():
-    one = budgets([NOON])
-    hold = one.reserve(ALICE, size(30), size(30))
-    hold.parts = 3
-    hold.begin()
-    hold.settle(Spent(1, 2))
-    hold.release()
-    assert one.levels(ALICE)[1].left == 57
-    assert one._accounts[ALICE.key_id].running == 0
-
-
 def test_who_has_no_limits_has_no_account():
     one = budgets([NOON])
     hold = one.reserve(ANYONE, size(1 << 60), size(1 << 60))

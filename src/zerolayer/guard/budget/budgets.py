@@ -46,8 +46,7 @@ Elsewhere = Callable[[bytes, str, Quota], SharedAccount | None]
 class Hold(msgspec.Struct, eq=False):
     """One request's claim on its accounts. ``begin`` after the last decision, then ``settle``; or ``release``.
 
-    ``roomy``: all that is held was there, so that any smaller size fits without a further look. A request of several
-    answers has as many ``parts``, each of which settles its own share; the size is that of all of them.
+    ``roomy``: all that is held was there, so that any smaller size fits without a further look.
     """
 
     budgets: Budgets
@@ -56,8 +55,6 @@ class Hold(msgspec.Struct, eq=False):
     roomy: bool
     settled: bool = False
     begun: bool = False
-    parts: int = 1
-    spent: Spent = NOTHING  # by the parts that have ended
 
     def tighten(self, size: Size) -> ZerolayerError | None:
         """The true size is known. The refusal when that does not fit, and then the hold is released."""
@@ -81,19 +78,13 @@ class Hold(msgspec.Struct, eq=False):
                 self.budgets.keep(kept)  # it counts although the process may die before its end
 
     def release(self) -> None:
-        """Nothing more will run. Void once the hold is settled."""
-        self.parts = 1
+        """Nothing ran. Void once the hold is settled."""
         self.settle(NOTHING)
 
     def settle(self, spent: Spent) -> None:
-        """The end of a part, whatever it was; with the last one the hold is given up, and further calls are void."""
+        """The end, whatever it was; only the first call counts."""
         if self.settled:
             return
-        if self.parts > 1 or self.spent is not NOTHING:
-            self.spent = spent = self.spent + spent
-            self.parts -= 1
-            if self.parts:
-                return
         self.settled = True
         accounts, size = self.accounts, self.size
         if not self.begun:

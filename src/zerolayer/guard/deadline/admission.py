@@ -18,6 +18,7 @@ from zerolayer.guard.deadline.attendance import Attendance
 from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
+from zerolayer.guard.deadline.several import claim_all
 from zerolayer.guard.deadline.tickets import EARLY_NS, Asker, Tickets
 from zerolayer.model.cost import CostTable
 from zerolayer.wire.schema import Tier
@@ -88,6 +89,31 @@ class Admission:
             booking = self._book(wish, asker, terms, now)
         raise self._busy(booking, now)
 
+    def ask_several(self, wish: Wish, count: int) -> list[int]:
+        """``count`` slots from now on, for the same work each; all or none, and nothing is booked.
+
+        Raises ``SlotsBusy`` (429) and ``Infeasible`` (422).
+        """
+        now = self._clock_ns()
+        self.sweep(now)
+        if (why := self._never(wish)) is not None:
+            raise why
+        terms = _terms(wish.limits, now, urgent=wish.tier is Tier.PRIORITY)
+        left = self.calendar.free - count
+        slots = []
+        if wish.tier is not Tier.FLEX or left >= self.calendar.slots // _FLEX_LEAVES:
+            slots = claim_all(self.calendar, wish.most, terms, count)
+            if not slots and wish.least.chunks < wish.most.chunks:
+                slots = claim_all(self.calendar, wish.least, terms, count)
+        if not slots:
+            raise self.refuse_several(count)
+        return slots
+
+    def refuse_several(self, count: int) -> SlotsBusy:
+        """The refusal that tells when so many slots are free, and promises none of them."""
+        wait_ms = max(1, self.calendar.next_free_ms(count))
+        return SlotsBusy(self._message.replace("{ms}", str(wait_ms)), retry_after_ms=wait_ms)
+
     def resume(self, booking: Booking) -> Grant | None:
         """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
         now = self._clock_ns()
@@ -145,7 +171,7 @@ class Admission:
         share = _FLEX_SHARE if wish.tier is Tier.FLEX else 1.0
         held = (
             not asker.last
-            and calendar.booked < share * self._most
+            and len(calendar.bookings) < share * self._most
             and calendar.booked_ns < _BOOKED_SHARE * calendar.slots * calendar.horizon_ns
             and (
                 self.tickets.of(credential) < max(1.0, share * _A_SENDER * self._most)

@@ -25,7 +25,7 @@ is set aside for each slot with bookings. Whoever was not booked takes from what
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
 from zerolayer.guard.deadline.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
@@ -92,17 +92,17 @@ class Calendar:
         return any(self._occupants.done)
 
     @property
-    def booked(self) -> int:
-        """Starts that are promised and not redeemed."""
-        return len(self._booked)
+    def bookings(self) -> Sequence[Booking]:
+        """Starts that are promised and not redeemed, in their order."""
+        return self._booked
 
-    def next_free_ms(self) -> int:
-        """Milliseconds until the first slot is free: 0 when one is, else at least 1, rounded up."""
-        if self._free:
+    def next_free_ms(self, slots: int = 1) -> int:
+        """Milliseconds until so many slots are free: 0 when they are, else at least 1, rounded up."""
+        if len(self._free) >= slots:
             return 0
         now = self._clock_ns()
         self._refresh(now)
-        return max(1, -(-(min(self._ends) - now) // 1_000_000))
+        return max(1, -(-(sorted(self._ends)[slots - 1] - now) // 1_000_000))
 
     def is_feasible(self) -> bool:
         """Whether every promise can be kept as things stand: the invariant."""
