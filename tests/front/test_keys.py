@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 
+import anthropic
 import grpc
 import openai
 import pytest
@@ -114,6 +115,22 @@ def test_an_error_has_anthropics_shape_for_anthropics_clients(service):
     assert reply.json["type"] == "error"
     assert reply.json["error"]["type"] == "authentication_error"
     assert reply.json["request_id"] == reply.headers["request-id"] == reply.headers["x-request-id"]
+
+
+def test_anthropics_stock_client_is_let_in_refused_and_limited(service, keys):
+    key = keys.key(quota=Quota(requests_per_minute=1))
+    say = {"model": "echo", "max_tokens": 16, "messages": ASK}
+
+    def client(key: str) -> anthropic.Anthropic:
+        return anthropic.Anthropic(base_url=f"http://127.0.0.1:{service.port}", api_key=key, max_retries=0)
+
+    with client(key) as good, client("sk-wrong") as wrong:
+        assert good.messages.create(**say).content[0].text == "Say this."
+        with pytest.raises(anthropic.RateLimitError) as limited:
+            good.messages.create(**say)
+        assert int(limited.value.response.headers["retry-after-ms"]) > 50_000
+        with pytest.raises(anthropic.AuthenticationError):
+            wrong.messages.create(**say)
 
 
 def test_a_request_is_refused_before_its_body_is_sent(service):
