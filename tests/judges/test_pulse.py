@@ -19,8 +19,9 @@ from check.conftest import QUICK, measured, ports, url  # noqa: F401 - fixtures
 from zerolayer.check import target as targets
 from zerolayer.check.figures import levels, unloaded
 from zerolayer.check.findings import Kind
+from zerolayer.check.live_view import Silent
 from zerolayer.check.load_client import LoadClient
-from zerolayer.check.measure import Measurement, Silent
+from zerolayer.check.measure import Measurement
 from zerolayer.check.report import Report, analyse
 from zerolayer.check.run_file import STEP, Run, Settings
 

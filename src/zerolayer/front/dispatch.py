@@ -123,12 +123,14 @@ class Dispatcher:
             if request is not None:
                 request.stages.step(started, ended)
                 request.prefilled += report.prefill_tokens
+        due = self._slots.due_ns
+        dues = {slot: due(slot) for slot in report.released} if report.released else {}
         for slot in report.released:
             self._slots.release(slot)  # before the replies, which tell the load
         for token in report.tokens:
             request = running[token.slot]
             if request is not None:
-                self._push(request, token, report)
+                self._push(request, token, report, dues.get(token.slot) or due(token.slot))
         for slot in report.released:
             request = running[slot]
             if request is not None:  # released, yet neither finished nor cancelled: its step failed
@@ -154,6 +156,8 @@ class Dispatcher:
     def expire(self, now_ns: int) -> None:
         """End what is not done at its deadline: never late without a word."""
         for slot in self._slots.late(now_ns):
+            if self._running[slot] is not None:
+                self._metrics.promises.broken_off()
             self._end(slot, DeadlineMissed("the reply was not complete at its deadline and ends here; allow more time"))
 
     def interrupt(self, error: ZerolayerError) -> None:
@@ -175,7 +179,7 @@ class Dispatcher:
                 request.fail(error)
             self._slots.release(slot)
 
-    def _push(self, request: Running, token: SampledToken, report: StepReport) -> None:
+    def _push(self, request: Running, token: SampledToken, report: StepReport, due_ns: int) -> None:
         if token.broken:
             self._running[token.slot] = None
             request.fail(EngineFailed(_BROKEN))
@@ -183,6 +187,7 @@ class Dispatcher:
         try:
             if not request.push(token, report):
                 return
+            self._metrics.promises.ended(due_ns - report.ended_ns)
         except Exception as error:  # noqa: BLE001 - one reply's defect must not take the step's other slots with it
             log_defect("a reply was cut", error)
             request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))

@@ -15,6 +15,7 @@ from zerolayer.errors import (
     MethodNotAllowed,
     PermissionRefused,
     RetryLater,
+    SlotsBusy,
     StaleInput,
     Unauthenticated,
     Unavailable,
@@ -47,6 +48,8 @@ _NO_RETRY: Final = (
 _CHALLENGE: Final[tuple[Header, ...]] = ((b"www-authenticate", b'Bearer realm="zerolayer"'),)
 
 _OK: Final = 200
+_LACK_OF_SLOTS: Final = (SlotsBusy, BeyondHorizon)
+
 NEVER: Final = 1 << 63
 Action = Callable[["Exchange"], None]
 Headers = tuple[Header, ...]
@@ -155,6 +158,8 @@ class Exchange:
             self.receipt.failed(error)
         explain = self.explain or self._explain
         self.reply(*explain(error), keep_alive=keep_alive)
+        if isinstance(error, _LACK_OF_SLOTS):
+            self._site.metrics.promises.refused(self.stages.elapsed_ns)
 
     def defect(self, error: Exception) -> None:
         """The server's own code failed on this request: it costs this request, and nobody else's."""

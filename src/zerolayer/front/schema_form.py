@@ -11,7 +11,7 @@ from zerolayer.front.gate import PROTOBUF_MEDIA
 from zerolayer.front.site import Header
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
-from zerolayer.guard.guard import Prompt
+from zerolayer.guard.prompt import Prompt
 from zerolayer.model.engine import SampledToken
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary

@@ -45,6 +45,7 @@ class Reply:
     """``applied`` is the account of what was applied, without stages and program; the last event repeats it.
 
     ``hold`` is settled with what ran, whatever the end is.
+    ``limits_ns`` are the longest time to the first token and between two; where they do not hold, that is counted.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Reply:
         prompt_tokens: int,
         applied: Account,
         hold: Settling,
+        limits_ns: tuple[int, int],
     ) -> None:
         self.stages = exchange.stages
         self.tenant = exchange.identity.tenant
@@ -70,6 +72,7 @@ class Reply:
         self.compute_ns = 0  # charged to it so far, nanoseconds of one core
         self.prompt_tokens = prompt_tokens
         self._applied = applied
+        self._first_token_ns, self._gap_ns = limits_ns
         self._last_token_ns = 0
         self.watch: Watch | None = None  # who else sees the tokens
 
@@ -141,11 +144,18 @@ class Reply:
         self._hold.settle(self.spent())
 
     def _observe(self, ended_ns: int) -> None:
+        metrics = self._metrics
         if self._last_token_ns:
-            self._metrics.between_tokens.observe((ended_ns - self._last_token_ns) * _NS)
+            gap = ended_ns - self._last_token_ns
+            metrics.between_tokens.observe(gap * _NS)
+            if gap > self._gap_ns:
+                metrics.promises.missed("per_token")
         else:
             self.stages.first_token()
             if self._exchange.receipt is not None and not self._exchange.receipt.first_token_ns:
                 self._exchange.receipt.first_token_ns = ended_ns
-            self._metrics.first_token.observe((ended_ns - self.stages.started_ns) * _NS)
+            taken = ended_ns - self.stages.started_ns
+            metrics.first_token.observe(taken * _NS)
+            if taken > self._first_token_ns:
+                metrics.promises.missed("first_token")
         self._last_token_ns = ended_ns
