@@ -179,9 +179,8 @@ class Guard:
         if lower < upper:
             least, promised = work(lower), work(max(lower, self._share.bound(upper)))
         wish = Wish(most, least, promised, arrival.limits, min(request.tier, identity.tier), arrival.key)
-        hold = self.budgets.reserve(
-            identity, self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
-        )
+        smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
+        hold = self.budgets.reserve(identity, smallest, largest)
         long, unsure = text_bytes > LONG_TEXT_BYTES, upper if lower < upper else 0
         compiles = self._grammars.slow(request)
         then = Reservation(-1, long, wish, arrival.asker, tokens, hold, upper=unsure, compiles=compiles)
