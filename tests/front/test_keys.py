@@ -10,7 +10,7 @@ import anthropic
 import grpc
 import openai
 import pytest
-from echo_service import Service, chat, expect_soon, get, post
+from echo_service import Service, chat, expect_soon, get, post, read_reply
 from http2_client import Http2Client
 
 from zerolayer.guard.auth.key_files import KEY_SET
@@ -161,6 +161,29 @@ def test_a_revoked_key_is_refused_within_a_second_on_an_open_http2_connection(se
         identity = next(iter(service.server.keyring.authenticator._known.values()))
         keys.void(identity.key_id)
         expect_soon(lambda: status() == 401)
+
+
+def test_a_head_that_comes_again_is_asked_for_its_key_again(service, keys):
+    key = keys.key()
+    with service.connect() as client:
+        statuses = []
+        for turn in range(4):
+            client.sendall(get("/v1/models", bearer(key)))
+            statuses.append(read_reply(client).status)
+            if turn == 2:
+                identity = service.server.keyring.authenticator.known(key.encode())
+                keys.void(identity.key_id)
+                expect_soon(lambda: service.server.keyring.authenticator.known(key.encode()) is None)
+    assert statuses == [200, 200, 200, 401]
+
+
+def test_a_preflight_that_comes_again_is_answered_again(serve, keys):
+    service = serve(key_set=str(keys.folder / KEY_SET), cors="https://page.example")
+    asked = get("/v1/models", "origin: https://page.example", "access-control-request-method: GET", method="OPTIONS")
+    with service.connect() as client:
+        for _ in range(3):
+            client.sendall(asked)
+            assert read_reply(client).status == 204
 
 
 def test_a_new_signing_key_counts_without_a_restart(service, keys):

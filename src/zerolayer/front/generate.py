@@ -310,9 +310,9 @@ class Generator:
 
 def _headers(exchange: Exchange) -> dict[bytes, bytes]:
     """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
-    headers = dict(reversed(exchange.head.headers))
+    headers = exchange.head.values
     if is_grpc(headers.get(b"content-type")):
-        headers |= {b"x-" + name: value for name, value in headers.items() if name.startswith(b"zl-")}
+        return headers | {b"x-" + name: value for name, value in headers.items() if name.startswith(b"zl-")}
     return headers
 
 

@@ -73,7 +73,7 @@ class Reply:
         self.prompt_tokens = prompt_tokens
         self._applied = applied
         self._first_token_ns, self._gap_ns = limits_ns
-        self._last_token_ns = 0
+        self._last_token_ns = 0  # until its first token came
         self.watch: Watch | None = None  # who else sees the tokens
 
     def spent(self) -> Spent:
@@ -89,7 +89,12 @@ class Reply:
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
-        self._observe(report.ended_ns)
+        ended_ns, last_ns = report.ended_ns, self._last_token_ns
+        self._last_token_ns = ended_ns
+        if not last_ns:
+            self._begin(ended_ns)
+        elif ended_ns - last_ns > self._gap_ns:
+            self._metrics.promises.missed("per_token")
         if self.watch is not None:
             token = self.watch.take(token)
         transcript = self._transcript
@@ -143,19 +148,12 @@ class Reply:
         """Settle the budgets, before the last bytes are written."""
         self._hold.settle(self.spent())
 
-    def _observe(self, ended_ns: int) -> None:
-        metrics = self._metrics
-        if self._last_token_ns:
-            gap = ended_ns - self._last_token_ns
-            metrics.between_tokens.observe(gap * _NS)
-            if gap > self._gap_ns:
-                metrics.promises.missed("per_token")
-        else:
-            self.stages.first_token()
-            if self._exchange.receipt is not None and not self._exchange.receipt.first_token_ns:
-                self._exchange.receipt.first_token_ns = ended_ns
-            taken = ended_ns - self.stages.started_ns
-            metrics.first_token.observe(taken * _NS)
-            if taken > self._first_token_ns:
-                metrics.promises.missed("first_token")
-        self._last_token_ns = ended_ns
+    def _begin(self, ended_ns: int) -> None:
+        """The first token came."""
+        self.stages.first_token()
+        if self._exchange.receipt is not None and not self._exchange.receipt.first_token_ns:
+            self._exchange.receipt.first_token_ns = ended_ns
+        taken = ended_ns - self.stages.started_ns
+        self._metrics.first_token.observe(taken * _NS)
+        if taken > self._first_token_ns:
+            self._metrics.promises.missed("first_token")

@@ -79,7 +79,7 @@ class Metrics:
         self._labels = f'model_name="{escape(model_name)}"'
         self.promises = Promises()
         self.first_token = Histogram(_FIRST_TOKEN_S)
-        self.between_tokens = Histogram(_BETWEEN_TOKENS_S)
+        self._between_tokens = Histogram(_BETWEEN_TOKENS_S)
         self._end_to_end = Histogram(_REQUEST_S)
         self._prefill = Histogram(_REQUEST_S)
         self._prompt_tokens = 0
@@ -93,6 +93,10 @@ class Metrics:
         """A step ran and chose ``tokens`` tokens."""
         self._steps[program] = self._steps.get(program, 0) + 1
         self._generation_tokens += tokens
+
+    def gap(self, nanoseconds: int, streams: int) -> None:
+        """So many streams got a token, each this long after its last one."""
+        self._between_tokens.observe(nanoseconds * _NS, streams)
 
     def admitted(self, prompt_tokens: int) -> None:
         """A request got its slot."""
@@ -124,7 +128,7 @@ class Metrics:
         yield from self._histogram(
             "vllm:time_to_first_token_seconds", "First byte read to first token.", self.first_token
         )
-        yield from self._histogram("vllm:inter_token_latency_seconds", "Between two tokens.", self.between_tokens)
+        yield from self._histogram("vllm:inter_token_latency_seconds", "Between two tokens.", self._between_tokens)
         yield from self._histogram("vllm:e2e_request_latency_seconds", "First byte to last byte.", self._end_to_end)
         yield from single("vllm:prompt_tokens_total", "counter", "Prompt tokens.", labels, self._prompt_tokens)
         yield from single("vllm:generation_tokens_total", "counter", "Tokens chosen.", labels, self._generation_tokens)
