@@ -17,21 +17,23 @@ from zerolayer.client.transport import CHECK, Address, Exchange, json_object, re
 class Client:
     """A client of one server; it holds no connection between requests.
 
-    ``timeout_s`` bounds each single wait for bytes, ``retry_budget_ms`` the time from a request to its last retry.
-    ``on_wait`` is told each wait in milliseconds before it begins. ``clock_ns`` and ``sleep`` are there for tests.
+    ``api_key`` is shown with every request; "" shows none. ``timeout_s`` bounds each single wait for bytes,
+    ``retry_budget_ms`` the time from a request to its last retry. ``on_wait`` is told each wait in milliseconds before
+    it begins. ``clock_ns`` and ``sleep`` are there for tests.
     """
 
     def __init__(
         self,
         base_url: str = "http://127.0.0.1:8000",
         *,
+        api_key: str = "",
         timeout_s: float = 600.0,
         retry_budget_ms: int = 60_000,
         on_wait: Callable[[int], None] | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._address = Address.parse(base_url)
+        self._address = Address.parse(base_url, api_key)
         self._timeout_s = timeout_s
         self._retry_budget_ms = retry_budget_ms
         self._on_wait = on_wait

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -16,16 +16,19 @@ CHECK = "Check that the address is that of an OpenAI-compatible server."
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server is: ``http`` or ``https``, host, port, and what stands before ``/v1``."""
+    """Where a server is: ``http`` or ``https``, host, port, and what stands before ``/v1``; and the key to show it."""
 
     scheme: str
     host: str
     port: int
     prefix: str
+    key: str = field(default="", repr=False)
 
     @classmethod
-    def parse(cls, url: str) -> Self:
+    def parse(cls, url: str, key: str = "") -> Self:
         """``http://host:port``, with or without a trailing ``/v1``. Raises ``InvalidAddress``."""
+        if not (key.isascii() and key.isprintable()):
+            raise InvalidAddress("The key holds characters that no header may hold. Check that it was copied whole.")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -34,7 +37,7 @@ class Address:
         if parts.scheme not in ("http", "https") or not host:
             raise InvalidAddress("The address is no HTTP URL. Write it as http://127.0.0.1:8000.")
         prefix = parts.path.rstrip("/").removesuffix("/v1")
-        return cls(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), prefix)
+        return cls(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), prefix, key)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -62,6 +65,8 @@ def send(address: Address, method: str, path: str, body: bytes, timeout_s: float
     kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
     connection = kind(address.host, address.port, timeout=timeout_s)
     headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+    if address.key:
+        headers["authorization"] = f"Bearer {address.key}"
     try:
         connection.request(method, address.prefix + path, body or None, headers)
         response = connection.getresponse()
