@@ -6,6 +6,7 @@ import pytest
 from echo_service import chat, expect_soon, get, post, read_reply
 
 from zerolayer.errors import EngineFailed
+from zerolayer.front.receipt import RECORDED
 from zerolayer.guard.ledger.record import Entry, Flag, Match, Meter, Outcome
 from zerolayer.guard.ledger.segment import Chain
 
@@ -299,3 +300,59 @@ def test_by_default_no_answer_is_kept(recorded):
     service = recorded()
     for _ in range(2):
         assert "x-zl-cache" not in service.ask(chat("hello", temperature=0)).headers
+
+
+SEVERAL = {"section": {"n": 4}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_several_answers_are_one_record_whose_prompt_is_counted_once(recorded, folder, stream):
+    service = recorded(**SEVERAL)
+    assert service.ask(chat("hello", n=3, stream=stream)).status == 200
+    (entry,) = entries(folder)
+    assert (entry.outcome, entry.prompt_tokens, entry.completion_tokens) == (Outcome.FINISHED, 6, 18)
+
+
+def test_of_several_answers_that_are_cut_all_is_recorded_and_nothing_stays_held(recorded, folder):
+    service = recorded(**SEVERAL, sections={"tenants": {"concurrent": 5, "tokens_per_minute": 100_000}})
+    service.hold_steps()
+    with service.connect() as client:
+        client.sendall(chat("a" * 100, n=3, stream=True))
+        service.step(8)
+        expect_soon(lambda: service.stepped() == 8)
+    expect_soon(lambda: len(entries(folder)) == 1)
+    service.step(100)
+    expect_soon(lambda: service.free_slots() == 4)
+    (entry,) = entries(folder)
+    assert entry.outcome == Outcome.ABORTED
+    assert entry.completion_tokens >= 3
+    (account,) = service.on_loop(service.server.guard.budgets.accounts)
+    assert (account.running, account.held_tokens, account.held_us, account.held_requests) == (0, 0, 0, 0)
+
+
+def test_several_answers_that_all_end_leave_nothing_held(recorded):
+    service = recorded(**SEVERAL, sections={"tenants": {"concurrent": 5, "tokens_per_minute": 100_000}})
+    service.ask(chat("hello", n=3))
+    (account,) = service.on_loop(service.server.guard.budgets.accounts)
+    assert (account.running, account.held_tokens, account.held_us, account.held_requests) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "route"),
+    [
+        ("/v1/messages", {"max_tokens": 20, "messages": [{"role": "user", "content": "hello"}]}, b"messages"),
+        ("/v1/responses", {"input": "hello"}, b"responses"),
+    ],
+)
+def test_the_other_apis_are_recorded_under_their_names(recorded, folder, path, body, route):
+    assert recorded().ask(post(path, {"model": "echo", **body})).status == 200
+    (entry,) = entries(folder)
+    assert (entry.route, entry.outcome, entry.completion_tokens) == (route, Outcome.FINISHED, 6)
+
+
+def test_every_path_that_generates_is_one_that_is_recorded(serve):
+    service = serve()
+    posts = {path for path, actions in service.server.tables.service_paths.items() if "POST" in actions}
+    others = {"/v1/count_tokens", "/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/responses/"}
+    generating = {path for path in posts if path.startswith("/v1/") and "lease" not in path}
+    assert generating - others <= set(RECORDED)

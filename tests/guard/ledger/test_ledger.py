@@ -1,5 +1,6 @@
 """The writer: what it was given is there, in order, whatever happens to process, disk and machine."""
 
+import itertools
 import os
 import random
 import stat
@@ -371,3 +372,14 @@ def test_a_finished_segment_is_closed_once_it_is_on_the_disk(folder, wall):
     bring()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     ledger.close()
+
+
+def test_a_ledger_may_be_read_at_any_moment_while_it_is_written(folder, wall):
+    ledger, found = Ledger(folder, wall), []
+    chain = iter(Chain(folder))
+    for number in range(200):
+        ledger.append(entry(number))
+        found += [link.sequence for link in itertools.islice(chain, 1)]
+    ledger.close()
+    found += [link.sequence for link in chain]
+    assert found == list(range(1, 203))

@@ -126,21 +126,33 @@ class Chain:
             last = path is paths[-1]
             head = read_segment_head(path)
             if head is None:
-                self._stop(path, 0, last=last)
+                self._judge(path, 0, loose_bytes(path, 0), last=last)
                 return
             if self.end is not None and (head.before != self.end.hash or head.sequence != self.end.sequence):
                 raise LedgerDamaged(f"{path.name} does not follow on the segment before it: a segment is missing")
             self.first = self.first or head
             self.segments += 1
             reading = Reading(path, head)
-            yield from reading
+            yield from self._read(path, reading, last=last)
             self.end = reading.end
-            self._stop(path, reading.end.size, last=last)
 
-    def _stop(self, path: Path, whole: int, *, last: bool) -> None:
+    def _read(self, path: Path, reading: Reading, *, last: bool) -> Iterator[Link]:
+        """All of a segment; of the last one also what a server writes while this is read."""
+        while True:
+            yield from reading
+            whole = reading.end.size
+            loose = loose_bytes(path, whole)
+            if last and loose >= RECORD_BYTES:
+                yield from reading  # it was written between the two looks, or is damage
+                if reading.end.size > whole:
+                    continue
+            self._judge(path, whole, loose, last=last)
+            return
+
+    def _judge(self, path: Path, whole: int, loose: int, *, last: bool) -> None:
         """What follows byte ``whole`` is no record: room for some, the end of what is being written, or damage."""
-        self.loose = loose_bytes(path, whole)
-        if self.loose and (not last or self.loose >= RECORD_BYTES):
+        self.loose = loose
+        if loose and (not last or loose >= RECORD_BYTES):
             number = max(0, whole // RECORD_BYTES - 1)
             raise LedgerDamaged(f"{path.name} was changed or is damaged after its record {number} (byte {whole})")
 
