@@ -268,10 +268,7 @@ class Guard:
         return Prompt(ids, duplicates=duplicates, grammar=grammar)
 
     def confirm(self, reservation: Reservation, request: Request, prompts: Sequence[Prompt]) -> list[Generation]:
-        """Tighten the reservation to the true lengths, or release it and raise the request's own refusal.
-
-        Returns the work of each of ``reservation.slots``.
-        """
+        """The work of each slot, reserved by true lengths; or the request's own refusal, and no slot any more."""
         scores = request.sampling.top_logprobs if is_scored(request) else None
         generations, works = [], []
         try:
