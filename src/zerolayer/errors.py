@@ -182,6 +182,7 @@ class StaleInput(ZerolayerError):
 class RetryLater(ZerolayerError):
     """Not now, but at a known time. ``retry_after_ms`` is an integer of at least 1, rounded up.
 
+    ``template`` is the text, in which ``{ms}`` stands for the time: replies are rendered from prepared bytes of it.
     With a ``ticket`` the start is booked: whoever sends the same request again at that time is served.
     """
 
@@ -189,10 +190,11 @@ class RetryLater(ZerolayerError):
     grpc_code = 8
     kind = "rate_limit_error"
 
-    def __init__(self, message: str, *, retry_after_ms: int, ticket: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, template: str, *, retry_after_ms: int, ticket: str | None = None) -> None:
         self.retry_after_ms = max(1, retry_after_ms)
+        self.template = template
         self.ticket = ticket
+        super().__init__(template.replace("{ms}", str(self.retry_after_ms)))
 
 
 class SlotsBusy(RetryLater):

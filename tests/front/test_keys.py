@@ -6,10 +6,11 @@ import json
 import time
 from pathlib import Path
 
+import anthropic
 import grpc
 import openai
 import pytest
-from echo_service import Service, chat, expect_soon, get, post
+from echo_service import Service, chat, expect_soon, get, post, read_reply
 from http2_client import Http2Client
 
 from zerolayer.guard.auth.key_files import KEY_SET
@@ -116,6 +117,22 @@ def test_an_error_has_anthropics_shape_for_anthropics_clients(service):
     assert reply.json["request_id"] == reply.headers["request-id"] == reply.headers["x-request-id"]
 
 
+def test_anthropics_stock_client_is_let_in_refused_and_limited(service, keys):
+    key = keys.key(quota=Quota(requests_per_minute=1))
+    say = {"model": "echo", "max_tokens": 16, "messages": ASK}
+
+    def client(key: str) -> anthropic.Anthropic:
+        return anthropic.Anthropic(base_url=f"http://127.0.0.1:{service.port}", api_key=key, max_retries=0)
+
+    with client(key) as good, client("sk-wrong") as wrong:
+        assert good.messages.create(**say).content[0].text == "Say this."
+        with pytest.raises(anthropic.RateLimitError) as limited:
+            good.messages.create(**say)
+        assert int(limited.value.response.headers["retry-after-ms"]) > 50_000
+        with pytest.raises(anthropic.AuthenticationError):
+            wrong.messages.create(**say)
+
+
 def test_a_request_is_refused_before_its_body_is_sent(service):
     head = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     assert service.ask(head + b"content-length: 1000000\r\n\r\n").status == 401
@@ -144,6 +161,29 @@ def test_a_revoked_key_is_refused_within_a_second_on_an_open_http2_connection(se
         identity = next(iter(service.server.keyring.authenticator._known.values()))
         keys.void(identity.key_id)
         expect_soon(lambda: status() == 401)
+
+
+def test_a_head_that_comes_again_is_asked_for_its_key_again(service, keys):
+    key = keys.key()
+    with service.connect() as client:
+        statuses = []
+        for turn in range(4):
+            client.sendall(get("/v1/models", bearer(key)))
+            statuses.append(read_reply(client).status)
+            if turn == 2:
+                identity = service.server.keyring.authenticator.known(key.encode())
+                keys.void(identity.key_id)
+                expect_soon(lambda: service.server.keyring.authenticator.known(key.encode()) is None)
+    assert statuses == [200, 200, 200, 401]
+
+
+def test_a_preflight_that_comes_again_is_answered_again(serve, keys):
+    service = serve(key_set=str(keys.folder / KEY_SET), cors="https://page.example")
+    asked = get("/v1/models", "origin: https://page.example", "access-control-request-method: GET", method="OPTIONS")
+    with service.connect() as client:
+        for _ in range(3):
+            client.sendall(asked)
+            assert read_reply(client).status == 204
 
 
 def test_a_new_signing_key_counts_without_a_restart(service, keys):
@@ -191,7 +231,9 @@ def test_of_a_limited_key_the_limit_passes_and_the_headers_count_it_down(service
 
 def test_anthropics_clients_get_their_own_headers(service, keys):
     key = keys.key(quota=Quota(requests_per_minute=3))
-    reply = service.ask(chat("hi", f"x-api-key: {key}", "anthropic-version: 2023-06-01"))
+    body = {"model": "echo", "max_tokens": 8, "messages": ASK}
+    reply = service.ask(post("/v1/messages", body, f"x-api-key: {key}", "anthropic-version: 2023-06-01"))
+    assert reply.status == 200
     assert reply.headers["anthropic-ratelimit-requests-remaining"] == "2"
     assert reply.headers["anthropic-ratelimit-requests-reset"].endswith("Z")
 
@@ -275,6 +317,33 @@ def test_budgets_go_on_after_a_restart(serve, keys, tmp_path):
     first.close()
     second = serve(**flags, tenants={"state": str(tmp_path / "state")})
     assert second.ask(chat("hi", bearer(key))).status == 429
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_several_answers_are_one_request_and_all_their_tokens(service, keys, stream):
+    key = keys.key(quota=Quota(requests_per_minute=10, tokens_per_minute=10_000, concurrent=1))
+    identity = service.server.keyring.authenticator.admit(key.encode(), "test")
+    reply = service.ask(
+        chat("abcd", bearer(key), n=2, stream=stream, stream_options={"include_usage": True} if stream else None)
+    )
+    usage = (reply.events[-2] if stream else reply.json)["usage"]
+    account = service.on_loop(lambda: service.server.guard.budgets._accounts[identity.key_id])
+    assert (account.running, account.held_tokens) == (0, 0)
+    left = service.on_loop(lambda: service.server.guard.budgets.levels(identity))
+    assert left[0].left == 9
+    assert 10_000 - usage["total_tokens"] <= left[1].left <= 10_000 - usage["total_tokens"] + 500
+
+
+def test_a_client_that_leaves_several_answers_gives_its_place_back(service, keys):
+    key = keys.key(quota=Quota(concurrent=1))
+    service.hold_steps()
+    with service.connect() as client:
+        client.sendall(chat("abcdefghij", bearer(key), n=2, stream=True))
+        expect_soon(lambda: service.running() == 2)
+        service.step(3)
+    expect_soon(lambda: service.running() == 0)
+    service.step(1000)
+    assert service.ask(chat("hi", bearer(key))).status == 200
 
 
 def test_compute_is_charged_as_the_reply_tells_it(service, keys):

@@ -56,8 +56,16 @@ def test_a_finished_request_is_counted_by_reason_and_stage():
     assert 'vllm:generation_tokens_total{model_name="m"} 3\n' in page
     assert 'vllm:kv_cache_usage_perc{model_name="m"} 0.25\n' in page
     assert 'zerolayer:stage_seconds_total{model_name="m",stage="read"} 2.0\n' in page
-    assert 'zerolayer:refused_total{model_name="m",code="slots_busy"} 1\n' in page
+    assert 'zerolayer:refused_total{model_name="m",reason="slots_busy"} 1\n' in page
     assert 'zerolayer:program_steps_total{model_name="m",program="greedy"} 1\n' in page
+
+
+def test_a_gap_counts_once_for_each_stream_that_had_it():
+    metrics = Metrics("m")
+    metrics.gap(5_000_000, 3)
+    page = metrics.render(Gauges()).decode()
+    assert 'vllm:inter_token_latency_seconds_count{model_name="m"} 3' in page
+    assert 'vllm:inter_token_latency_seconds_sum{model_name="m"} 0.015' in page
 
 
 def test_programs_tell_their_heartbeats_and_which_of_them_were_dropped():

@@ -75,6 +75,7 @@ class Dispatcher:
         self._glue = glue
         self._charges = charges
         self._running: list[Running | None] = [None] * slots.slots
+        self._ended_ns = 0  # of the last step
 
     @property
     def running(self) -> int:
@@ -110,6 +111,9 @@ class Dispatcher:
             self._metrics.step(report.program, len(report.tokens))
             if self._charges is not None:
                 self._charge(self._charges, report)
+            if report.decode:  # whoever decodes got its last token from the step before
+                self._metrics.gap(ended - self._ended_ns, len(report.decode))
+            self._ended_ns = ended
         for slot, tokens in report.shared:
             request = running[slot]
             if request is not None:
@@ -123,12 +127,26 @@ class Dispatcher:
             if request is not None:
                 request.stages.step(started, ended)
                 request.prefilled += report.prefill_tokens
+        due = self._slots.due_ns
+        dues = {slot: due(slot) for slot in report.released} if report.released else {}
         for slot in report.released:
             self._slots.release(slot)  # before the replies, which tell the load
         for token in report.tokens:
             request = running[token.slot]
-            if request is not None:
-                self._push(request, token, report)
+            if request is not None and token.broken:
+                running[token.slot] = None
+                request.fail(EngineFailed(_BROKEN))
+            elif request is not None:
+                try:
+                    complete = request.push(token, report)
+                except Exception as error:  # noqa: BLE001 - a reply's defect must not take the step's other slots along
+                    log_defect("a reply was cut", error)
+                    request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
+                    self._complete(token)
+                else:
+                    if complete:
+                        self._metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
+                        self._complete(token)
         for slot in report.released:
             request = running[slot]
             if request is not None:  # released, yet neither finished nor cancelled: its step failed
@@ -154,6 +172,8 @@ class Dispatcher:
     def expire(self, now_ns: int) -> None:
         """End what is not done at its deadline: never late without a word."""
         for slot in self._slots.late(now_ns):
+            if self._running[slot] is not None:
+                self._metrics.promises.broken_off()
             self._end(slot, DeadlineMissed("the reply was not complete at its deadline and ends here; allow more time"))
 
     def interrupt(self, error: ZerolayerError) -> None:
@@ -175,17 +195,8 @@ class Dispatcher:
                 request.fail(error)
             self._slots.release(slot)
 
-    def _push(self, request: Running, token: SampledToken, report: StepReport) -> None:
-        if token.broken:
-            self._running[token.slot] = None
-            request.fail(EngineFailed(_BROKEN))
-            return
-        try:
-            if not request.push(token, report):
-                return
-        except Exception as error:  # noqa: BLE001 - one reply's defect must not take the step's other slots with it
-            log_defect("a reply was cut", error)
-            request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
+    def _complete(self, token: SampledToken) -> None:
+        """The reply has its last token."""
         self._running[token.slot] = None
         if token.finish is None:  # a stop string: the engine does not know that the text is complete
             self._slots.ending(token.slot)

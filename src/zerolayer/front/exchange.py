@@ -15,6 +15,7 @@ from zerolayer.errors import (
     MethodNotAllowed,
     PermissionRefused,
     RetryLater,
+    SlotsBusy,
     StaleInput,
     Unauthenticated,
     Unavailable,
@@ -47,11 +48,13 @@ _NO_RETRY: Final = (
 _CHALLENGE: Final[tuple[Header, ...]] = ((b"www-authenticate", b'Bearer realm="zerolayer"'),)
 
 _OK: Final = 200
+_LACK_OF_SLOTS: Final = (SlotsBusy, BeyondHorizon)
+
 NEVER: Final = 1 << 63
 Action = Callable[["Exchange"], None]
 Headers = tuple[Header, ...]
 ErrorReply = tuple[int, Headers, bytes]
-_UNREADABLE: Final = Head("", "", "", (), 1, False, False, 0)
+_UNREADABLE: Final = Head("", "", "", (), 1, False, False, 0, {})
 
 
 class Carrier(Protocol):
@@ -75,6 +78,9 @@ class Carrier(Protocol):
     def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; trailers exist on HTTP/2 only."""
 
+    def whole_stream(self, headers: Headers, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:
+        """Head, only piece and end of a streamed reply."""
+
     def break_stream(self, data: bytes) -> None:
         """The last piece of a body that nobody must take for complete."""
 
@@ -90,34 +96,30 @@ class Exchange:
     True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
     """
 
-    __slots__ = (
-        "_connection", "_left", "_parked", "_site", "action", "allow", "body", "deadline_ns", "dialect", "expired",
-        "explain", "head", "identity", "intake", "media", "more_headers", "on_gone", "receipt", "request_id", "stages",
-        "streaming",
-    )  # fmt: skip
+    # Defaults stand in the class: most exchanges leave most of them as they are.
+    action: Action | None = None
+    allow = b""
+    body = b""
+    on_gone: Callable[[], None] | None = None
+    streaming = False
+    more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
+    media: tuple[Header, ...] = _EVENT_STREAM
+    explain: Callable[[ZerolayerError], ErrorReply] | None = None
+    intake: Callable[[bytes, bool], None] | None = None
+    expired: Callable[[], None] | None = None
+    deadline_ns = NEVER
+    _left = False
+    _parked = False
+    identity: Identity = ANYONE  # set on the head, before anything else is looked at
+    receipt: Receipt | None = None  # what is written down of this request
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
         self._connection = connection
         self._site = site
         self.head = head or _UNREADABLE
-        self.body = b""
         self.dialect = dialect_of(self.head)
         self.request_id = site.ids.of(self.head)
         self.stages = StageClock(first_byte_ns)
-        self.action: Action | None = None
-        self.allow = b""
-        self.on_gone: Callable[[], None] | None = None
-        self.streaming = False
-        self.identity: Identity = ANYONE  # set on the head, before anything else is looked at
-        self.receipt: Receipt | None = None  # what is written down of this request
-        self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
-        self.media: tuple[Header, ...] = _EVENT_STREAM
-        self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
-        self.intake: Callable[[bytes, bool], None] | None = None
-        self.expired: Callable[[], None] | None = None
-        self.deadline_ns = NEVER
-        self._left = False
-        self._parked = False
         site.glue.enter(first_byte_ns)
 
     @property
@@ -155,6 +157,8 @@ class Exchange:
             self.receipt.failed(error)
         explain = self.explain or self._explain
         self.reply(*explain(error), keep_alive=keep_alive)
+        if isinstance(error, _LACK_OF_SLOTS):
+            self._site.metrics.promises.refused(self.stages.elapsed_ns)
 
     def defect(self, error: Exception) -> None:
         """The server's own code failed on this request: it costs this request, and nobody else's."""
@@ -180,10 +184,12 @@ class Exchange:
         """The last events; the stream ends as complete."""
         if self._left:
             return
-        if not self.streaming:
-            self._open(b"")
         self._finish(_OK)
-        self._connection.end_stream(events, trailers, keep_alive=self._keep_alive)
+        if self.streaming:
+            self._connection.end_stream(events, trailers, keep_alive=self._keep_alive)
+        else:
+            self.streaming = True
+            self._connection.whole_stream(self._stream_headers(), events, trailers, keep_alive=self._keep_alive)
         self._leave(Stage.WRITE)
 
     def break_stream(self, events: bytes) -> None:
@@ -229,8 +235,10 @@ class Exchange:
 
     def _open(self, events: bytes) -> None:
         self.streaming = True
-        headers = (*self._common_headers(), *self.media, *self.more_headers)
-        self._connection.open_stream(headers, events, keep_alive=self._keep_alive)
+        self._connection.open_stream(self._stream_headers(), events, keep_alive=self._keep_alive)
+
+    def _stream_headers(self) -> Headers:
+        return (*self._common_headers(), *self.media, *self.more_headers)
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()

@@ -28,11 +28,13 @@ from zerolayer.front.transcript import Transcript, Transcripts
 from zerolayer.front.watch import Watch, audited, with_logprobs
 from zerolayer.guard.budget.budgets import Size
 from zerolayer.guard.freshness import Verdict
-from zerolayer.guard.guard import Arrival, Guard, Held, Prompt, Reservation
+from zerolayer.guard.guard import Arrival, Guard, Held, Reservation
+from zerolayer.guard.prompt import Prompt
 from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.grpc import is_grpc
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.schema import Account, Request
 
@@ -88,7 +90,7 @@ class Generator:
             exchange.mark(Stage.PARSE)
             arrival = self._guard.arrive(
                 request,
-                dict(reversed(exchange.head.headers)),  # of a header that is repeated the first one counts
+                _headers(exchange),
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=self._wall_ms(),
@@ -199,7 +201,6 @@ class Generator:
         replies = []
         for place, (transcript, form) in enumerate(self._forms(exchange, request, prompts, cancel)):
             prompt, max_tokens = prompts[place // request.n], generations[place].max_tokens
-            applied = _applied(arrival, verdict, prompt, max_tokens)
             replies.append(
                 Reply(
                     exchange,
@@ -207,7 +208,8 @@ class Generator:
                     form,
                     self._site.metrics,
                     prompt_tokens=len(prompt.ids),
-                    applied=applied,
+                    applied=_applied(arrival, verdict, prompt, max_tokens),
+                    limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
                     hold=together or hold,
                 )
             )
@@ -264,6 +266,7 @@ class Generator:
             self._site.metrics,
             prompt_tokens=len(kept.prompt_ids),
             applied=applied,
+            limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
             hold=hold,
         )
         if exchange.receipt is not None:
@@ -303,6 +306,14 @@ class Generator:
     def _abandon(self, cancel: Callable[[], None], reply: Reply) -> None:
         cancel()
         reply.abandon()
+
+
+def _headers(exchange: Exchange) -> dict[bytes, bytes]:
+    """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
+    headers = exchange.head.values
+    if is_grpc(headers.get(b"content-type")):
+        return headers | {b"x-" + name: value for name, value in headers.items() if name.startswith(b"zl-")}
+    return headers
 
 
 def _extra(arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from zerolayer.front.dialect import ANTHROPIC
 from zerolayer.front.exchange import Exchange, Headers
 from zerolayer.guard.budget.account import Level
-from zerolayer.wire.anthropic_error import speaks_anthropic
 
 _US_PER_S: Final = 1_000_000
 
@@ -18,7 +18,7 @@ def limit_headers(levels: tuple[Level | None, Level | None], exchange: Exchange)
     if requests is None and tokens is None:
         return ()
     named = ((b"requests", requests), (b"tokens", tokens))
-    if not speaks_anthropic(exchange.head):
+    if exchange.dialect is not ANTHROPIC:
         return tuple(header for name, level in named if level is not None for header in _openai(name, level))
     now_s = exchange.wall_s()
     return tuple(header for name, level in named if level is not None for header in _anthropic(name, level, now_s))

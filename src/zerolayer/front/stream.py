@@ -45,6 +45,7 @@ class Reply:
     """``applied`` is the account of what was applied, without stages and program; the last event repeats it.
 
     ``hold`` is settled with what ran, whatever the end is.
+    ``limits_ns`` are the longest time to the first token and between two; where they do not hold, that is counted.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Reply:
         prompt_tokens: int,
         applied: Account,
         hold: Settling,
+        limits_ns: tuple[int, int],
     ) -> None:
         self.stages = exchange.stages
         self.tenant = exchange.identity.tenant
@@ -70,7 +72,8 @@ class Reply:
         self.compute_ns = 0  # charged to it so far, nanoseconds of one core
         self.prompt_tokens = prompt_tokens
         self._applied = applied
-        self._last_token_ns = 0
+        self._first_token_ns, self._gap_ns = limits_ns
+        self._last_token_ns = 0  # until its first token came
         self.watch: Watch | None = None  # who else sees the tokens
 
     def spent(self) -> Spent:
@@ -86,7 +89,12 @@ class Reply:
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
-        self._observe(report.ended_ns)
+        ended_ns, last_ns = report.ended_ns, self._last_token_ns
+        self._last_token_ns = ended_ns
+        if not last_ns:
+            self._begin(ended_ns)
+        elif ended_ns - last_ns > self._gap_ns:
+            self._metrics.promises.missed("per_token")
         if self.watch is not None:
             token = self.watch.take(token)
         transcript = self._transcript
@@ -140,12 +148,12 @@ class Reply:
         """Settle the budgets, before the last bytes are written."""
         self._hold.settle(self.spent())
 
-    def _observe(self, ended_ns: int) -> None:
-        if self._last_token_ns:
-            self._metrics.between_tokens.observe((ended_ns - self._last_token_ns) * _NS)
-        else:
-            self.stages.first_token()
-            if self._exchange.receipt is not None and not self._exchange.receipt.first_token_ns:
-                self._exchange.receipt.first_token_ns = ended_ns
-            self._metrics.first_token.observe((ended_ns - self.stages.started_ns) * _NS)
-        self._last_token_ns = ended_ns
+    def _begin(self, ended_ns: int) -> None:
+        """The first token came."""
+        self.stages.first_token()
+        if self._exchange.receipt is not None and not self._exchange.receipt.first_token_ns:
+            self._exchange.receipt.first_token_ns = ended_ns
+        taken = ended_ns - self.stages.started_ns
+        self._metrics.first_token.observe(taken * _NS)
+        if taken > self._first_token_ns:
+            self._metrics.promises.missed("first_token")

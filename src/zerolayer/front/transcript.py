@@ -24,7 +24,10 @@ class Transcript:
     A ``silent`` one shows and counts nothing: its request wants no answer, only what is said about its prompt.
     """
 
-    __slots__ = ("_decoder", "_logprobs", "_matcher", "_silent", "completion_tokens", "prompt_logprobs", "reason")
+    __slots__ = (
+        "_decoder", "_logprobs", "_matcher", "_silent", "completion_tokens", "prompt_logprobs", "reason",
+        "token_id",
+    )  # fmt: skip
 
     def __init__(self, decoder: Decoder, stops: Sequence[str], *, silent: bool = False) -> None:
         self._silent = silent
@@ -33,6 +36,7 @@ class Transcript:
         self._matcher = StopMatcher(stops) if stops else None
         self._logprobs: list[TokenLogprob] = []
         self.completion_tokens = 0
+        self.token_id = 0  # the last one
         self.reason: FinishReason | None = None  # set once the text is complete
 
     def push(self, token: SampledToken) -> str:
@@ -43,7 +47,10 @@ class Transcript:
             self.reason = FinishReason.LENGTH
             return ""
         self.completion_tokens += 1
+        self.token_id = token.token_id
         finish = token.finish
+        if finish is None and token.logprob is None and self._matcher is None:
+            return self._decoder.push(token.token_id)  # nearly every token
         if finish is FinishReason.STOP:  # an end-of-sequence token: counted, never shown
             text = self._decoder.flush()
         else:

@@ -34,10 +34,11 @@ from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.guard.length import check_bias, is_scored, prompt_param, too_long, utf8_bytes
 from zerolayer.guard.offered import offered, tools_bytes, tools_tokens
 from zerolayer.guard.overflow import newest_turns, without_repeats
+from zerolayer.guard.prompt import Prompt
 from zerolayer.guard.shape import Names, Shape
+from zerolayer.guard.token_share import TokenShare
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, chunk_of
-from zerolayer.text.grammar import Grammar
 from zerolayer.wire.schema import Message, Request, Route
 
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
@@ -66,6 +67,8 @@ class Reservation(msgspec.Struct, frozen=True):
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
     hold: Hold  # on the budgets of key and tenant
+    upper: int = 0  # bound of the prompt's tokens; 0 where it was exact
+    booked: bool = False
     compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
     others: tuple[int, ...] = ()  # slots of the further answers
 
@@ -80,15 +83,6 @@ class Held(msgspec.Struct, frozen=True):
 
     booking: Booking
     then: Reservation  # without its slot
-
-
-class Prompt(msgspec.Struct, frozen=True):
-    """What a request's text became, how many of its messages are not in it, and what its answer is held to."""
-
-    ids: Sequence[int]
-    truncated: int = 0
-    duplicates: int = 0
-    grammar: Grammar | None = None
 
 
 class Guard:
@@ -125,6 +119,7 @@ class Guard:
         self.chunk_tokens = chunk_tokens
         self._encoder = encoder
         self._template = template
+        self._share = TokenShare()
         self._grammars = grammars
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
@@ -177,17 +172,18 @@ class Guard:
         """
         text_bytes, lower, upper = self._admissible(request, arrival.identity)
         tokens = self._wanted(request, arrival.limits, lower)
-        scored = is_scored(request)
         identity, answers = arrival.identity, request.answers
         fits = min(tokens, self.shape.slot_tokens)
-        most = self._work(upper, fits, scored=scored)
-        least = most if lower == upper else self._work(lower, fits, scored=scored)
-        wish = Wish(most, least, arrival.limits, min(request.tier, identity.tier), arrival.key)
-        hold = self.budgets.reserve(
-            identity, self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
-        )
+        work = partial(self._work, max_tokens=fits, scored=is_scored(request))
+        least = promised = most = work(upper)
+        if lower < upper:
+            least, promised = work(lower), work(max(lower, self._share.bound(upper)))
+        wish = Wish(most, least, promised, arrival.limits, min(request.tier, identity.tier), arrival.key)
+        smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
+        hold = self.budgets.reserve(identity, smallest, largest)
+        long, unsure = text_bytes > LONG_TEXT_BYTES, upper if lower < upper else 0
         compiles = self._grammars.slow(request)
-        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens, hold, compiles)
+        then = Reservation(-1, long, wish, arrival.asker, tokens, hold, upper=unsure, compiles=compiles)
         try:
             if answers > 1:
                 slot, *others = self.admission.ask_several(wish, answers)
@@ -198,14 +194,19 @@ class Guard:
             raise
         if isinstance(answer, Booking):
             return Held(answer, then)
-        return msgspec.structs.replace(then, slot=answer.slot)
+        return msgspec.structs.replace(then, slot=answer.slot, booked=answer.booked)
 
     def resume(self, held: Held) -> Reservation | None:
         """The slot of a held client as soon as there is one. Raises ``Unavailable`` 503."""
         if self.closed is not None:
             raise self.closed
         grant: Grant | None = self.admission.resume(held.booking)
-        return None if grant is None else msgspec.structs.replace(held.then, slot=grant.slot)
+        return None if grant is None else msgspec.structs.replace(held.then, slot=grant.slot, booked=True)
+
+    def broken(self, held: Held) -> None:
+        """No slot came free for a held client in time, though it was promised."""
+        self.admission.broken()
+        self.leave(held)
 
     def leave(self, held: Held) -> None:
         """A held client has gone."""
@@ -277,10 +278,14 @@ class Guard:
                 prompt = prompts[place // request.n]
                 ids = prompt.ids
                 max_tokens = self._fit(request, reservation.max_tokens, len(ids))
+                if reservation.upper:
+                    self._share.observe(reservation.upper, len(ids))
                 work = self._work(len(ids), max_tokens, scored=scores is not None)
                 if not self.slots.confirm(slot, work):
                     self.release(reservation)
-                    wish = msgspec.structs.replace(reservation.wish, most=work, least=work)
+                    if reservation.booked:
+                        self.admission.broken()
+                    wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
                     raise self._longer(wish, reservation.asker, request.answers)
                 works.append(work)
                 work_of = partial(Generation, prompt_logprobs=scores, grammar=prompt.grammar)

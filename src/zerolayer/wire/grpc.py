@@ -64,6 +64,11 @@ class Deframer:
 
     def receive(self, data: bytes) -> list[bytes]:
         """The messages that ``data`` completes. Raises ``BodyTooLarge``, ``InvalidRequest``, ``UnknownMethod``."""
+        if not self._buffer and len(data) >= PREFIX_BYTES:
+            length = int.from_bytes(data[1:PREFIX_BYTES], "big")
+            self._check(data[0], length)
+            if len(data) == PREFIX_BYTES + length:
+                return [data[PREFIX_BYTES:]]  # as nearly every call comes
         self._buffer += data
         messages: list[bytes] = []
         at, size = 0, len(self._buffer)
@@ -107,7 +112,8 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
         (b"grpc-message", percent_encoded(error.message)),
     )
     if isinstance(error, RetryLater):
-        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
+        ticket = () if error.ticket is None else ((b"zl-ticket", error.ticket.encode("ascii")),)
+        return (*trailers, *ticket, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
     if isinstance(error, (BeyondHorizon, BudgetSpent)):
         return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
     if isinstance(error, Unavailable):  # a server that drains comes back as another process in about that time

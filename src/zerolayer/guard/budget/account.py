@@ -243,7 +243,7 @@ class Account:
     def _rate(self, what: str, limit: int, over: int) -> RateLimited:
         wait_ms = -(-over // (limit * _US_PER_MS))
         return RateLimited(
-            f"the {self.whose} has used its {limit} {what} a minute; ask again in {wait_ms} ms", retry_after_ms=wait_ms
+            f"the {self.whose} has used its {limit} {what} a minute; ask again in {{ms}} ms", retry_after_ms=wait_ms
         )
 
 

@@ -53,7 +53,7 @@ class SharedAccount:
         self._want(self, need)
         wait_ms = max(_ANSWER_MS, -(-(self._retry_us - self.now_us) // 1000))
         return RateLimited(
-            f"this node holds no share of the {self.whose}'s limit now; ask again in {wait_ms} ms",
+            f"this node holds no share of the {self.whose}'s limit now; ask again in {{ms}} ms",
             retry_after_ms=wait_ms,
         )
 

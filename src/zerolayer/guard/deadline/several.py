@@ -10,14 +10,14 @@ def claim_all(calendar: Calendar, work: Work, terms: Terms, count: int) -> list[
     """``count`` slots for ``work`` each, or none where that would break a promise, their own included."""
     if calendar.free < count:
         return []
-    spares = [(booking, booking.spare_ns) for booking in calendar.bookings]
+    margins = [(margin, margin.margin_ns) for booking in calendar.bookings for margin in booking.margins]
     slots: list[int] = []
     while len(slots) < count:
         slot = calendar.claim(work, terms)
         if slot < 0:
             give_back(calendar, slots)
-            for booking, spare_ns in spares:  # as if nobody had asked
-                booking.spare_ns = spare_ns
+            for margin, margin_ns in margins:  # as if nobody had asked
+                margin.margin_ns = margin_ns
             return []
         slots.append(slot)
     return slots
