@@ -30,7 +30,7 @@ from zerolayer.guard.spent import Spent
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import Stage, StageClock
-from zerolayer.wire.http1 import Head
+from zerolayer.wire.http1_head import Head, first_values
 
 GOAL_US = 6.0
 FIRST_GOAL_US, CACHED_GOAL_US = 200.0, 1.5
@@ -86,7 +86,7 @@ def cached_us(door: Authenticator, key: bytes) -> float:
     """The same key again, from the headers to the identity."""
     names = (b"host", b"accept", b"user-agent", b"content-type")
     headers = (*((name, b"x") for name in names), (b"authorization", b"Bearer " + key))
-    head = Head("POST", "/v1/chat/completions", "", headers, 1, True, False, 0)
+    head = Head("POST", "/v1/chat/completions", "", headers, 1, True, False, 0, first_values(headers))
 
     def again() -> None:
         found = shown(head)

@@ -80,9 +80,10 @@ class Tables:
         counter = TokenCounter(guard, self._limits, rooms.helper)
         self.calls = Calls(self._methods(counter), clock_ns, rooms.site.limits.body_bytes)
         leases = Leases(guard.budgets)
-        self.service_paths = {**self._service(counter, health), LEASES: {"POST": leases.service}}
+        self.service_paths = self._service(counter, health)
+        between_nodes = {LEASES: {"POST": leases.service}}
         admin = {**admin_table(render_metrics, health), ADMIN_LEASES: {"POST": leases.admin}}
-        self.routers = self._build_routers(self.service_paths, admin)
+        self.routers = self._build_routers({**self.service_paths, **between_nodes}, admin)
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
         inference = self._inference(HttpFraming(), counter)
