@@ -37,6 +37,8 @@ def own_server(arguments: Sequence[str], start_s: float = 120.0) -> Iterator[tup
     port, admin = free_port(), free_port()
     command = [sys.executable, "-m", "zerolayer", "serve", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--admin", f"127.0.0.1:{admin}", *arguments]
+    if "--ledger" not in arguments:
+        command += ["--ledger", "off"]  # a bench leaves nothing in its user's home
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:

@@ -8,6 +8,11 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says something about the machine, and no test is about that.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 _LEFT_OUT = pytest.StashKey[int]()
 

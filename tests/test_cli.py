@@ -168,8 +168,19 @@ def test_help_imports_neither_server_nor_client_nor_contract() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
     )
-    names = ["cli", "check", "check.arguments", "cluster", "cluster.k8s_command"]
-    assert done.stdout.splitlines()[-1] == f"{[f'zerolayer.{name}' for name in names]} False"
+    parts = [
+        "cli",
+        "check",
+        "check.arguments",
+        "cluster",
+        "cluster.k8s_command",
+        "guard",
+        "guard.auth",
+        "guard.auth.arguments",
+        "guard.ledger",
+        "guard.ledger.arguments",
+    ]
+    assert done.stdout.splitlines()[-1] == f"{[f'zerolayer.{part}' for part in parts]} False"
 
 
 def test_the_module_is_the_command() -> None:

@@ -103,6 +103,10 @@ TEXTS = {
     "key": ("key.pem", "key.pem"),
     "client-ca": ("ca.pem", "ca.pem"),
     "unix": ("/run/zl.sock", "/run/zl.sock"),
+    "key-set": ("keys/keyset.json", "keys/keyset.json"),
+    "ledger": ("/var/lib/ledger", "/var/lib/ledger"),
+    "log-format": ("json", "json"),
+    "access-log": ("yes", True),
 }
 TLS = {"certificate": "chain.pem", "key": "key.pem"}  # neither goes without the other, nor a client's without both
 
@@ -345,14 +349,22 @@ def test_a_default_may_be_written_out_even_where_nothing_else_is_kept(tmp_path: 
     assert load(write(tmp_path, "context.max_messages = 16\n"), {}, {}).contract == Contract()
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [('[tenants]\nkeys = "k"\n', "no keys yet"), ("[listen]\ntls = true\n", "listen.certificate and listen.key")],
-)
-def test_keys_are_refused_as_not_there_yet_and_tls_under_its_wrong_name(tmp_path: Path, text: str, reason: str) -> None:
-    message = refusal(tmp_path, text)
+def test_tls_is_refused_under_its_wrong_name(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "[listen]\ntls = true\n")
     assert "contract.toml:2: " in message
-    assert reason in message
+    assert "listen.certificate and listen.key" in message
+
+
+def test_keys_open_other_addresses(tmp_path: Path) -> None:
+    text = '[listen]\nhost = "0.0.0.0"\n'
+    assert "--key-set" in refusal(tmp_path, text)
+    contract = load(write(tmp_path, text + '[tenants]\nkey_set = "keys/keyset.json"\n'), {}, {}).contract
+    assert contract.open_to_others
+
+
+def test_a_tenant_has_limits_of_its_own(tmp_path: Path) -> None:
+    text = '[[tenant]]\nname = "acme"\nrequests_per_minute = 60\n'
+    assert load(write(tmp_path, text), {}, {}).contract.tenant[0].requests_per_minute == 60
 
 
 def test_an_empty_tenants_section_is_fine(tmp_path: Path) -> None:

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 # Flags of `serve` and `contract`: (name, placeholder, help). Defaults are the contract's, so none is repeated here.
 _FLAGS = (
     ("model", "PATH", "GGUF file, model folder, bundled model (smollm2) or hub name (org/name)"),
-    ("host", "ADDRESS", "address to listen on; other than loopback needs --insecure"),
+    ("host", "ADDRESS", "address to listen on; other than loopback needs --key-set, --client-ca or --insecure"),
     ("port", "PORT", "port of the API"),
     ("admin", "HOST:PORT", "address of /metrics, loopback only"),
     ("slots", "N", "requests that run at once"),
     ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
     ("engine", "KIND", "native, or mock:step_us=5000"),
     ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
+    ("key-set", "FILE", "keyset.json of `zerolayer keys new`; with it every request needs a key"),
+    ("ledger", "FOLDER", "where a record of every request goes; off = nowhere"),
+    ("log-format", "FORMAT", "text or json, on stderr"),
     ("certificate", "FILE", "PEM certificate chain; with it the port speaks TLS 1.3 only"),
     ("key", "FILE", "PEM private key of the certificate"),
     ("client-ca", "FILE", "PEM authority; only clients whose certificate it signed may come"),
@@ -85,6 +88,12 @@ def _parser() -> argparse.ArgumentParser:
     from zerolayer.cluster.k8s_command import add_k8s
 
     add_k8s(commands)
+    from zerolayer.guard.auth.arguments import add_keys
+
+    add_keys(commands)
+    from zerolayer.guard.ledger.arguments import add_usage
+
+    add_usage(commands)
     return parser
 
 
@@ -99,6 +108,9 @@ def _add_contract_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--insecure", action="store_true", help="serve other machines without keys [ZEROLAYER_INSECURE]"
     )
+    parser.add_argument(
+        "--access-log", action="store_true", help="a line on stderr for each request [ZEROLAYER_ACCESS_LOG]"
+    )
 
 
 def _add_chat(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +118,12 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", help="address of the server [ZEROLAYER_URL]; default http://127.0.0.1:PORT")
     where.add_argument("--port", type=_port, help="port of a server on this machine; default 8000 [ZEROLAYER_PORT]")
+    parser.add_argument(
+        "--key-env",
+        metavar="VARIABLE",
+        default="ZEROLAYER_API_KEY",
+        help="variable with the key; default ZEROLAYER_API_KEY",
+    )
     parser.add_argument("--system", metavar="TEXT", help="system message")
     parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer in tokens")
     parser.add_argument("--temperature", metavar="T", type=float, help="0 = always the likeliest token")
@@ -137,6 +155,7 @@ def _effective(options: argparse.Namespace) -> Effective:
     flags = {name: getattr(options, name.replace("-", "_")) for name, _, _ in _FLAGS}
     flags["cors"] = None if options.cors is None else ",".join(options.cors)
     flags["insecure"] = "true" if options.insecure else None
+    flags["access-log"] = "true" if options.access_log else None
     given = {name: value for name, value in flags.items() if value is not None}
     effective = load(find_file(options.contract, os.environ, Path()), os.environ, given)
     for warning in effective.warnings:
@@ -170,6 +189,7 @@ def _chat(options: argparse.Namespace) -> int:
             max_tokens=options.max_tokens,
             temperature=options.temperature,
             json=options.json,
+            key=os.environ.get(options.key_env, ""),
         )
     )
 

@@ -16,6 +16,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, inspect
 
+from zerolayer.contract_engine import Engine
+from zerolayer.contract_records import Cache, Ledger, Log
 from zerolayer.contract_source import (
     DEFAULT,
     NO_FILE,
@@ -28,8 +30,10 @@ from zerolayer.contract_source import (
     refuse,
     refuse_unknown_keys,
     rendered,
+    tables,
     unknown_variables,
 )
+from zerolayer.contract_tenants import Tenant, Tenants
 from zerolayer.errors import StartupError
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -135,10 +139,6 @@ class Refusal(Struct, frozen=True):
     message: Annotated[str, Meta(min_length=1, max_length=512)] = "All slots are busy; ask again in {ms} ms."
 
 
-class Tenants(Struct, frozen=True):
-    """Key set and limits; this version has none."""
-
-
 class Listen(Struct, frozen=True):
     """Where the server is reached. Port 0 lets the system choose."""
 
@@ -155,7 +155,7 @@ class Listen(Struct, frozen=True):
 
     @property
     def open_to_others(self) -> bool:
-        """Whether other machines may come: by their certificates, or because the operator said so."""
+        """Whether other machines may come without a key: by their certificates, or because the operator said so."""
         return self.insecure or bool(self.client_ca)
 
     @property
@@ -163,21 +163,6 @@ class Listen(Struct, frozen=True):
         """Host and port of the admin listener."""
         host, _, port = self.admin.rpartition(":")
         return host.strip("[]"), int(port)
-
-
-class Engine(Struct, frozen=True):
-    """Who computes. ``threads`` = 0 takes what affinity and the cgroup's quota allow."""
-
-    kind: Annotated[str, Meta(pattern=r"native|mock:step_us=[0-9]{1,8}")] = "native"
-    threads: Annotated[int, Meta(ge=0, le=1024)] = 0
-    weights: Literal["auto", "exact", "int8"] = "auto"
-    penalty: Literal["exact", "bloom"] = "exact"  # how a slot knows the tokens that repetition_penalty is for
-    pin: bool = True  # worker threads keep to one core each, where the threads take all cores
-
-    @property
-    def mock_step_us(self) -> int | None:
-        """Microseconds of one step of the mock engine; None for the native one."""
-        return int(self.kind.rpartition("=")[2]) if self.kind.startswith("mock:") else None
 
 
 class Contract(Struct, frozen=True):
@@ -192,8 +177,17 @@ class Contract(Struct, frozen=True):
     freshness: Freshness = Freshness()
     refusal: Refusal = Refusal()
     tenants: Tenants = Tenants()
+    tenant: tuple[Tenant, ...] = ()
+    ledger: Ledger = Ledger()
+    cache: Cache = Cache()
+    log: Log = Log()
     listen: Listen = Listen()
     engine: Engine = Engine()
+
+    @property
+    def open_to_others(self) -> bool:
+        """Whether other machines may come: with keys, with certificates, or because the operator said so."""
+        return bool(self.tenants.key_set) or self.listen.open_to_others
 
 
 class Effective(Struct, frozen=True):
@@ -211,10 +205,7 @@ BUNDLED: Mapping[str, tuple[str, str, str]] = {
 # Keys that only their default is kept for; another value would be a promise without a keeper.
 NOT_YET = frozenset({"context.max_messages"})
 # Names that a later version will know; said plainly rather than called unknown.
-_LATER = {
-    "tenants": "this version has no keys yet",
-    "listen.tls": "listen.certificate and listen.key turn TLS on",
-}
+_LATER = {"listen.tls": "listen.certificate and listen.key turn TLS on"}
 # (smaller, larger): the smaller one's default gives way, a given value is refused.
 _AT_MOST = (
     ("context.chunk_tokens", "context.slot_tokens"),
@@ -275,7 +266,7 @@ def model_path(contract: Contract) -> Path:
 def to_toml(effective: Effective) -> str:
     """The effective contract as TOML that ``load`` reads back, each line with its origin."""
     notes = dict.fromkeys(NOT_YET, "fixed in this version")
-    return rendered(_flat(effective), notes)
+    return rendered(_flat(effective), notes) + tables(effective.contract, effective.origin)
 
 
 def to_json(effective: Effective) -> bytes:
@@ -328,8 +319,8 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
     ),
     (
         "listen.host",
-        lambda contract: is_loopback(contract.listen.host) or contract.listen.open_to_others,
-        "Without keys only loopback addresses are safe. Use 127.0.0.1, or give --client-ca or --insecure.",
+        lambda contract: is_loopback(contract.listen.host) or contract.open_to_others,
+        "Without keys only loopback addresses are safe. Use 127.0.0.1, or give --key-set, --client-ca or --insecure.",
     ),
     (
         "listen.certificate",
@@ -355,6 +346,11 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
         "listen.admin",
         lambda contract: contract.listen.port == 0 or contract.listen.admin_address[1] != contract.listen.port,
         "It uses the port of the service itself; give --admin another port, as in 127.0.0.1:8001, or move --port.",
+    ),
+    (
+        "tenants.node",
+        lambda contract: contract.tenants.knows_itself,
+        "Nodes that share limits need a key set, and each names itself as it stands in tenants.nodes.",
     ),
     (
         "refusal.message",

@@ -38,13 +38,17 @@ FLAGS: Mapping[str, str] = {
     "weights": "engine.weights",
     "cors": "listen.cors",
     "insecure": "listen.insecure",
+    "ledger": "ledger.path",
+    "log-format": "log.format",
+    "access-log": "log.access",
+    "key-set": "tenants.key_set",
     "certificate": "listen.certificate",
     "key": "listen.key",
     "client-ca": "listen.client_ca",
     "unix": "listen.unix",
 }
 # Variables that choose a file or a server; they set no key.
-OTHER_VARIABLES = frozenset({"ZEROLAYER_CONTRACT", "ZEROLAYER_URL"})
+OTHER_VARIABLES = frozenset({"ZEROLAYER_API_KEY", "ZEROLAYER_CONTRACT", "ZEROLAYER_URL"})
 
 _TOKEN = re.compile(
     r"""(?P<string>\"\"\"(?:[^\\]|\\.)*?\"\"\"\"{0,2}|'''.*?''''{0,2}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
@@ -361,6 +365,16 @@ def rendered(values: Mapping[str, Found], notes: Mapping[str, str]) -> str:
         rows.append((f"{name} = {literal(found.value)}", "; ".join(filter(None, (found.origin, notes.get(key, ""))))))
     width = min(48, max((len(left) for left, comment in rows if comment), default=0))
     return "".join(f"{left:<{width}}  # {comment}\n" if comment else f"{left}\n" for left, comment in rows)
+
+
+def tables(contract: msgspec.Struct, origins: Mapping[str, str]) -> str:
+    """TOML of all tables of all ``[[section]]``s."""
+    text = ""
+    for section, rows in msgspec.structs.asdict(contract).items():
+        for row in rows if isinstance(rows, tuple) else ():
+            lines = [f"{key} = {literal(value)}\n" for key, value in msgspec.structs.asdict(row).items()]
+            text += f"\n[[{section}]]  # {origins[section]}\n{''.join(lines)}"
+    return text
 
 
 def literal(value: object) -> str:

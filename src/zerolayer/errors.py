@@ -51,6 +51,15 @@ class Unauthenticated(ZerolayerError):
     code = "invalid_api_key"
 
 
+class PermissionRefused(ZerolayerError):
+    """The key is valid, and may not do this."""
+
+    status = 403
+    grpc_code = 7
+    kind = "permission_error"
+    code = "permission_denied"
+
+
 class OriginRefused(ZerolayerError):
     """A browser page of another origin asked, and the contract does not allow that origin."""
 
@@ -170,8 +179,8 @@ class StaleInput(ZerolayerError):
     code = "stale_input"
 
 
-class SlotsBusy(ZerolayerError):
-    """No slot can start the request now. ``retry_after_ms`` is an integer of at least 1, rounded up.
+class RetryLater(ZerolayerError):
+    """Not now, but at a known time. ``retry_after_ms`` is an integer of at least 1, rounded up.
 
     ``template`` is the text, in which ``{ms}`` stands for the time: replies are rendered from prepared bytes of it.
     With a ``ticket`` the start is booked: whoever sends the same request again at that time is served.
@@ -180,13 +189,33 @@ class SlotsBusy(ZerolayerError):
     status = 429
     grpc_code = 8
     kind = "rate_limit_error"
-    code = "slots_busy"
 
     def __init__(self, template: str, *, retry_after_ms: int, ticket: str | None = None) -> None:
         self.retry_after_ms = max(1, retry_after_ms)
         self.template = template
         self.ticket = ticket
         super().__init__(template.replace("{ms}", str(self.retry_after_ms)))
+
+
+class SlotsBusy(RetryLater):
+    """No slot can start the request now."""
+
+    code = "slots_busy"
+
+
+class RateLimited(RetryLater):
+    """The key, or its tenant, has used what it may use in this time."""
+
+    code = "rate_limit_exceeded"
+
+
+class BudgetSpent(ZerolayerError):
+    """A prepaid budget is used up, or a request is larger than its limit: coming back soon cannot help."""
+
+    status = 429
+    grpc_code = 8
+    kind = "insufficient_quota"
+    code = "insufficient_quota"
 
 
 class BeyondHorizon(ZerolayerError):
@@ -223,6 +252,18 @@ class ContractError(StartupError):
     """``contract.toml``, an environment variable or a flag is not acceptable."""
 
     code = "contract_error"
+
+
+class LedgerError(StartupError):
+    """The ledger cannot be read or written; the message names the remedy."""
+
+    code = "ledger_error"
+
+
+class LedgerDamaged(LedgerError):
+    """A ledger's chain does not hold: something in it was changed, or is missing. Never sent to a client."""
+
+    code = "ledger_damaged"
 
 
 class UsageError(ZerolayerError):

@@ -78,11 +78,12 @@ def test_a_whole_answer_has_its_text_its_stages_and_its_attempts(scripted, http)
 def test_both_clients_send_the_same_bytes(scripted, http) -> None:
     one, other = scripted(http.hello), scripted(http.hello)
     options = {"model": "m", "max_tokens": 5, "temperature": 0.0, "seed": 7, "stop": ["x"]}
-    Client(one.url).chat(HI, **options).answer()
-    asyncio.run(AsyncClient(other.url).chat(HI, **options).answer())
+    Client(one.url, api_key="k").chat(HI, **options).answer()
+    asyncio.run(AsyncClient(other.url, api_key="k").chat(HI, **options).answer())
     first, second = (server.requests[0].replace(server.url[7:].encode(), b"") for server in (one, other))
     assert first == second
     assert json.loads(first.partition(b"\r\n\r\n")[2])["stop"] == ["x"]
+    assert b"authorization: Bearer k" in first
 
 
 def test_text_is_continued_without_a_template(scripted, http) -> None:

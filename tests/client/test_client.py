@@ -200,3 +200,11 @@ def test_leaving_a_stream_early_closes_its_connection(scripted, http) -> None:
     stream.close()
     stream.close()
     assert list(stream) == []
+
+
+def test_the_key_goes_along_and_is_never_shown(scripted, http) -> None:
+    server = scripted(http.models, http.hello)
+    client = Client(server.url, api_key="sk-zl1-secret")
+    list(client.chat([{"role": "user", "content": "Hi"}]))
+    assert all(b"authorization: bearer sk-zl1-secret" in request.lower() for request in server.requests)
+    assert "secret" not in repr(client._service.addresses)

@@ -25,7 +25,7 @@ NS = 1_000_000_000
 
 class Service:
     """Runs a server until ``close``; ``on_loop`` runs a function there. ``section`` changes the contract's limits,
-    ``context`` its context; the model sees of a conversation what ``shows`` shows."""
+    ``context`` its context, ``sections`` any other by name; the model sees of a conversation what ``shows`` shows."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Service:
         context: dict[str, object],
         shows: type[LastMessage],
         watchdog: Watchdog | None = None,
+        sections: dict[str, dict[str, object]] | None = None,
         aliases: tuple[str, ...] = (),
     ) -> None:
         given = {"port": "0", "admin": "127.0.0.1:0", "host": "127.0.0.1", **flags}
@@ -45,6 +46,9 @@ class Service:
         shaped = msgspec.structs.replace(self.contract.context, **context)
         named = msgspec.structs.replace(self.contract.model, aliases=aliases)
         self.contract = msgspec.structs.replace(self.contract, limits=limited, context=shaped, model=named)
+        for name, values in (sections or {}).items():
+            changed = msgspec.structs.replace(getattr(self.contract, name), **values)
+            self.contract = msgspec.structs.replace(self.contract, **{name: changed})
         self.engine = engine
         self.loaded = Loaded(engine, shows=shows)
         self._limits = limits

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from zerolayer.errors import DeadlineMissed, EngineFailed
-from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.dispatch import Charges, Dispatcher
 from zerolayer.guard.deadline.booking import Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.cost import Prices
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.step_clock import StepReport
+from zerolayer.observe.compute import IDLE, ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics
 from zerolayer.observe.stages import Stage, StageClock
@@ -32,9 +33,12 @@ class Steps:
 
 class Request:
     used_tokens = 5
+    tenant = "bank"
 
     def __init__(self, ends_after: int = 100) -> None:
         self.stages = StageClock(0)
+        self.compute_ns = 0
+        self.prefilled = 0
         self.tokens: list[int] = []
         self.failure: Exception | None = None
         self._ends_after = ends_after
@@ -51,8 +55,10 @@ class Bench:
     def __init__(self, slots: int = 2) -> None:
         self.steps = Steps()
         self.slots = Calendar(slots, lambda: 0, lambda: Prices(step_ns=10))
+        self.meter = ComputeMeter(cores=2, slots=slots, now_ns=0)
+        charges = Charges(self.meter, lambda rows, tokens: 0.5 if tokens else 0.0)
         self.metrics = Metrics("m")
-        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, GlueMeter())
+        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, GlueMeter(), charges)
 
     def start(self, request: Request, due_ns: int = 10_000) -> int:
         work = Work(1, 0, 0, 10)
@@ -185,3 +191,38 @@ def test_a_deadline_is_missed_once(bench):
     bench.dispatcher.expire(501)
     bench.dispatcher.expire(502)
     assert [letter for letter, _ in bench.steps.letters].count("cancel") == 1
+
+
+def test_a_step_is_charged_to_the_requests_in_it_before_their_tokens_are_pushed(bench):
+    first, second = Request(), Request(ends_after=1)
+    one, two = bench.start(first), bench.start(second)
+    seen = []
+    second.push = lambda token, report: seen.append(second.compute_ns) or True
+    bench.report(SampledToken(two, 7, FinishReason.STOP), decode=(one, two), released=(two,))
+    assert seen == [10]  # ten nanoseconds of two cores, by two
+    assert first.compute_ns == 10
+
+
+def test_a_chunk_is_charged_its_share(bench):
+    first, second = Request(), Request()
+    one, two = bench.start(first), bench.start(second)
+    bench.report(decode=(one,), prefill_slot=two, prefill_tokens=8)
+    assert (first.compute_ns, second.compute_ns) == (10, 10)
+
+
+def test_what_runs_on_after_its_client_left_is_charged_to_its_tenant_and_to_no_request(bench):
+    request = Request()
+    slot = bench.start(request)
+    bench.dispatcher.cancel(slot)
+    bench.report(decode=(slot,), released=(slot,))
+    assert request.compute_ns == 0
+    assert bench.meter.take_unrecorded() == {"bank": 20}
+    assert bench.meter.totals == {IDLE: 20, "bank": 20}
+
+
+def test_a_step_that_failed_is_charged_to_nobody(bench):
+    request = Request()
+    slot = bench.start(request)
+    bench.report(failure=EngineFailed("broken"), released=(slot,))
+    bench.meter.rest(20)
+    assert bench.meter.totals == {IDLE: 40}

@@ -7,14 +7,27 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from zerolayer.errors import ContextTooLong, Infeasible, InvalidRequest, ModelNotFound, SlotsBusy, Unavailable
+from zerolayer.errors import (
+    BudgetSpent,
+    ContextTooLong,
+    Infeasible,
+    InvalidRequest,
+    ModelNotFound,
+    PermissionRefused,
+    RateLimited,
+    SlotsBusy,
+    Unavailable,
+)
+from zerolayer.guard.budget.budgets import Budgets
 from zerolayer.guard.deadline.admission import Admission
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import of_contract
 from zerolayer.guard.freshness import Freshness
-from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard, Held, Names, Shape
+from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard, Held
+from zerolayer.guard.identity import Identity, Quota
+from zerolayer.guard.shape import Names, Shape
 from zerolayer.model.cost import CostTable
-from zerolayer.wire.schema import Message, Request, Route, Sampling
+from zerolayer.wire.schema import Message, Request, Route, Sampling, Tier
 
 MS = 1_000_000
 SHAPE = Shape(slot_tokens=100, default_max_tokens=50, vocabulary=300, longest_piece_bytes=4, template_tokens=3)
@@ -333,3 +346,81 @@ def test_answers_that_would_hold_each_other_up_for_too_long_are_refused_with_the
         _reserve(guard, _chat(n=2), x_slo_tpot_ms="1")
     assert refused.value.param == "n"
     assert guard.slots.free == 2
+
+
+# --- limits of keys
+
+
+def _limited(guard: Guard, **quota: int) -> Identity:
+    guard.budgets = Budgets(lambda: 1_728_043_200_000_000)
+    return Identity("acme", b"k" * 16, quota=Quota(**quota), tier=Tier.DEFAULT)
+
+
+def _reserve_as(guard: Guard, identity: Identity, request: Request):
+    arrival = guard.arrive(request, {}, credential="peer", body=b"body", wall_ms=0, identity=identity)
+    return guard.reserve(request, arrival)
+
+
+def test_a_limit_is_judged_before_a_slot_is_asked_for():
+    guard, words = _guard(slots=1)
+    identity = _limited(guard, requests_per_minute=1)
+    request = _chat()
+    guard.confirm(_reserve_as(guard, identity, request), request, guard.prompts(request))
+    calls = words.calls
+    with pytest.raises(RateLimited):  # and not SlotsBusy, which would book
+        _reserve_as(guard, identity, request)
+    assert words.calls == calls
+    assert len(guard.admission.tickets) == 0
+
+
+def test_a_refusal_for_lack_of_slots_gives_the_budget_back():
+    guard, _ = _guard(slots=1)
+    identity = _limited(guard, requests_per_minute=10, concurrent=1)
+    _reserve(guard, _chat())
+    for _ in range(3):
+        with pytest.raises(SlotsBusy):
+            _reserve_as(guard, identity, _chat())
+    assert guard.budgets.levels(identity)[0].left == 10
+
+
+def test_a_reservation_that_is_released_gives_slot_and_budget_back():
+    guard, _ = _guard(slots=1)
+    identity = _limited(guard, concurrent=1, tokens_per_minute=1000)
+    for _ in range(3):
+        guard.release(_reserve_as(guard, identity, _chat()))
+    assert guard.slots.free == 1
+    assert guard.budgets.levels(identity)[1].left == 1000
+
+
+def test_the_true_length_is_judged_and_not_the_bound():
+    guard, _ = _guard(slots=1)
+    identity = _limited(guard, tokens_per_minute=20)
+    request = _chat("a" * 6)  # 3 + 6 tokens and an answer of 10: 19, though the bound is larger
+    reservation = _reserve_as(guard, identity, request)
+    assert guard.confirm(reservation, request, guard.prompts(request))[0].max_tokens == 10
+
+
+def test_a_true_length_over_the_limit_is_refused_and_gives_everything_back():
+    guard, _ = _guard(slots=1)
+    identity = _limited(guard, tokens_per_minute=20)
+    request = _chat("a" * 9)
+    reservation = _reserve_as(guard, identity, request)
+    with pytest.raises(BudgetSpent):
+        guard.confirm(reservation, request, guard.prompts(request))
+    assert guard.slots.free == 1
+    assert guard.budgets.levels(identity)[1].left == 20
+
+
+def test_a_key_caps_the_tier_of_its_requests():
+    guard, _ = _guard(slots=1)
+    reservation = _reserve_as(guard, _limited(guard), _chat(tier=Tier.PRIORITY))
+    assert reservation.wish.tier is Tier.DEFAULT
+
+
+def test_a_key_for_other_models_is_forbidden_even_to_count():
+    guard, _ = _guard()
+    identity = msgspec.structs.replace(_limited(guard), models=frozenset({"other"}))
+    with pytest.raises(PermissionRefused):
+        _reserve_as(guard, identity, _chat())
+    with pytest.raises(PermissionRefused):
+        guard.check(_chat(), identity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,3 +122,30 @@ def test_a_step_of_a_kind_that_never_ran_has_no_bound() -> None:
     cost = table()
     cost.observe(decode_rows=2, elapsed_ns=1_000)
     assert cost.step_bound_ns(2, 100) == 0
+
+
+def test_a_chunk_pays_the_mean_of_what_it_adds_and_what_it_takes_alone() -> None:
+    table = CostTable(slots=8, chunk_tokens=128)
+    for _ in range(4):
+        table.observe(decode_rows=8, elapsed_ns=4_000)
+        table.observe(decode_rows=0, prefill_tokens=128, elapsed_ns=8_000)
+        table.observe(decode_rows=8, prefill_tokens=128, elapsed_ns=10_000)
+    assert table.chunk_share(8, 128) == pytest.approx((6_000 + 8_000) / 2 / 10_000)
+
+
+def test_a_chunk_alone_pays_for_all_and_none_for_nothing() -> None:
+    table = CostTable(slots=8, chunk_tokens=128)
+    assert table.chunk_share(0, 128) == 1.0
+    assert table.chunk_share(8, 0) == 0.0
+
+
+def test_before_it_was_measured_a_chunk_pays_by_its_tokens() -> None:
+    assert CostTable(slots=8, chunk_tokens=128).chunk_share(32, 96) == pytest.approx(0.75)
+
+
+def test_a_chunks_share_stays_a_share_whatever_was_measured() -> None:
+    table = CostTable(slots=8, chunk_tokens=128)
+    table.observe(decode_rows=8, elapsed_ns=90_000)
+    table.observe(decode_rows=0, prefill_tokens=128, elapsed_ns=1_000)
+    table.observe(decode_rows=8, prefill_tokens=128, elapsed_ns=10_000)
+    assert table.chunk_share(8, 128) == 0.0

@@ -196,3 +196,37 @@ def test_a_hit_is_always_a_true_prefix_of_the_same_salt_and_no_entry_is_ever_los
         cache.detach(held.pop())
     for first in range(3):
         assert cache.admit([100 + first] * BLOCK) is not None
+
+
+@pytest.fixture
+def shared() -> PrefixCache:
+    return PrefixCache(entries=4, entry_tokens=4 * BLOCK, salt_share=0.5)
+
+
+def test_one_salt_fills_at_most_its_share(shared: PrefixCache) -> None:
+    for number in range(6):
+        shared.admit(prompt(1, first=1000 * number), b"tenant bank")
+    assert shared.free == 2
+
+
+def test_who_is_beyond_its_share_makes_room_of_its_own_and_pushes_nobody_out(shared: PrefixCache) -> None:
+    shared.admit(prompt(1), b"tenant shop")
+    for number in range(1, 20):
+        shared.admit(prompt(1, first=1000 * number), b"tenant bank")
+    assert shared.attach(prompt(1), b"tenant shop") is not None
+    assert shared.attach(prompt(1, first=19_000), b"tenant bank") is not None
+
+
+def test_an_entry_that_left_counts_no_more(shared: PrefixCache) -> None:
+    for number in range(2):
+        shared.admit(prompt(1, first=1000 * number), b"tenant bank")
+    for number in range(2, 9):
+        shared.admit(prompt(1, first=1000 * number))  # nobody's: no share, and it pushes out what saves least
+    assert shared.attach(prompt(1), b"tenant bank") is None
+    assert shared.admit(prompt(1, first=90_000), b"tenant bank") is not None
+
+
+def test_who_has_no_salt_has_all_entries(shared: PrefixCache) -> None:
+    for number in range(4):
+        shared.admit(prompt(1, first=1000 * number))
+    assert shared.free == 0

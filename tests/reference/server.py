@@ -27,6 +27,8 @@ def running_server(*arguments: str, unix: Path | None = None) -> Iterator[str]:
     """``zerolayer serve`` with ``arguments``; its URL. It is asked whether it is ready on ``unix`` if that is given."""
     port, admin = free_port(), free_port()
     command = [sys.executable, "-m", "zerolayer", "serve", "--port", str(port), "--admin", f"127.0.0.1:{admin}"]
+    if "--ledger" not in arguments:
+        command += ["--ledger", "off"]  # a test leaves nothing in its user's home
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen([*command, *arguments], stdout=log, stderr=subprocess.STDOUT)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 from urllib.parse import urlsplit
 
@@ -14,16 +14,19 @@ _NS_PER_S: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server is: ``http`` or ``https``, host, port, and what stands before ``/v1``."""
+    """Where a server is: ``http`` or ``https``, host, port, and what stands before ``/v1``; and the key to show it."""
 
     scheme: str
     host: str
     port: int
     prefix: str
+    key: str = field(default="", repr=False)
 
     @classmethod
-    def parse(cls, url: str) -> Self:
+    def parse(cls, url: str, key: str = "") -> Self:
         """``http://host:port``, with or without a trailing ``/v1``. Raises ``InvalidAddress``."""
+        if not (key.isascii() and key.isprintable()):
+            raise InvalidAddress("The key holds characters that no header may hold. Check that it was copied whole.")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -33,7 +36,7 @@ class Address:
         if parts.scheme not in ("http", "https") or not host or not plain:
             raise InvalidAddress("The address is no HTTP URL. Write it as http://127.0.0.1:8000.")
         prefix = parts.path.rstrip("/").removesuffix("/v1")
-        return cls(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), prefix)
+        return cls(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), prefix, key)
 
     @property
     def authority(self) -> str:
@@ -54,6 +57,8 @@ class Address:
             "connection: close",
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
+        if self.key:
+            lines.append(f"authorization: Bearer {self.key}")
         if method == "POST":
             lines += ["content-type: application/json", f"content-length: {len(body)}"]
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + body

@@ -28,6 +28,7 @@ class AsyncClient:
         self,
         base_url: str | Sequence[str] = "http://127.0.0.1:8000",
         *,
+        api_key: str = "",
         timeout_s: float = 600.0,
         answer_within_s: float | None = None,
         retry_budget_ms: int = 60_000,
@@ -38,7 +39,7 @@ class AsyncClient:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         limits = Limits(timeout_s, answer_within_s, retry_budget_ms)
-        self._service = Service(base_url, limits, retry or RetryPolicy(), clocks or Clocks())
+        self._service = Service(base_url, api_key, limits, retry or RetryPolicy(), clocks or Clocks())
         self._tls = tls
         self._on_wait = on_wait
         self._sleep = sleep

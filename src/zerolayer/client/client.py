@@ -23,16 +23,17 @@ NO_NODE = "No node could be asked in time: all are left out because they did not
 class Client:
     """A client of one server, or of several that serve the same model. Threads may share it.
 
-    ``timeout_s`` bounds each single wait for bytes, ``answer_within_s`` the wait for a reply to begin (None: the same),
-    ``retry_budget_ms`` the time from a call to its last retry. ``on_wait`` is told each wait in milliseconds before it
-    begins. ``tls`` replaces the system's trusted authorities. ``clocks`` and ``sleep`` are there for tests. Raises
-    ``InvalidAddress``.
+    ``api_key`` is shown with every request; "" shows none. ``timeout_s`` bounds each single wait for bytes,
+    ``answer_within_s`` the wait for a reply to begin (None: the same), ``retry_budget_ms`` the time from a call to its
+    last retry. ``on_wait`` is told each wait in milliseconds before it begins. ``tls`` replaces the system's trusted
+    authorities. ``clocks`` and ``sleep`` are there for tests. Raises ``InvalidAddress``.
     """
 
     def __init__(
         self,
         base_url: str | Sequence[str] = "http://127.0.0.1:8000",
         *,
+        api_key: str = "",
         timeout_s: float = 600.0,
         answer_within_s: float | None = None,
         retry_budget_ms: int = 60_000,
@@ -43,7 +44,7 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         limits = Limits(timeout_s, answer_within_s, retry_budget_ms)
-        self._service = Service(base_url, limits, retry or RetryPolicy(), clocks or Clocks())
+        self._service = Service(base_url, api_key, limits, retry or RetryPolicy(), clocks or Clocks())
         self._tls = tls
         self._on_wait = on_wait
         self._sleep = sleep

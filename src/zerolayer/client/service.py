@@ -52,11 +52,13 @@ class Going:
 class Service:
     """The state that all calls of one client share. ``lock`` is held around whatever touches it.
 
-    ``urls`` is one address or several. Raises ``InvalidAddress``.
+    ``urls`` is one address or several; all are shown ``key``, unless it is empty. Raises ``InvalidAddress``.
     """
 
-    def __init__(self, urls: str | Sequence[str], limits: Limits, policy: RetryPolicy, clocks: Clocks) -> None:
-        addresses = [Address.parse(url) for url in ([urls] if isinstance(urls, str) else urls)]
+    def __init__(
+        self, urls: str | Sequence[str], key: str, limits: Limits, policy: RetryPolicy, clocks: Clocks
+    ) -> None:
+        addresses = [Address.parse(url, key) for url in ([urls] if isinstance(urls, str) else urls)]
         self.addresses = {str(address): address for address in addresses}
         self.nodes = Nodes(list(self.addresses))
         self.tally = Tally()

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TextIO
 
 from zerolayer.client.answer import Outcome
@@ -29,13 +29,14 @@ class ChatOptions:
     max_tokens: int | None = None
     temperature: float | None = None
     json: bool = False
+    key: str = field(default="", repr=False)
 
 
 def chat(options: ChatOptions) -> int:
     """Ask the running server and print what it says; the exit code. Raises ``ClientError``."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an answer may hold what this terminal's encoding lacks
-    client = Client(options.url, on_wait=_tell_wait)
+    client = Client(options.url, api_key=options.key, on_wait=_tell_wait)
     messages = [{"role": "system", "content": options.system}] if options.system else []
     if options.text is None:
         return _converse(client, messages, options)

@@ -57,7 +57,7 @@ class TokenCounter:
         try:
             request = decode(exchange.body, self._limits)
             exchange.mark(Stage.PARSE)
-            long = self._guard.check(request)
+            long = self._guard.check(request, exchange.identity)
             exchange.mark(Stage.GUARD)
             if not long:
                 self._reply(exchange, len(self._guard.tokenise(request)), answer)

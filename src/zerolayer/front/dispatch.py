@@ -6,13 +6,17 @@ released; until then the step thread may still hold it, even though its client h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
+
+import msgspec
 
 from zerolayer.errors import DeadlineMissed, EngineFailed, ZerolayerError
 from zerolayer.front.defect import log_defect
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.step_clock import StepReport
+from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import StageClock
@@ -32,11 +36,21 @@ class Steps(Protocol):
         """Drop a slot's work at the next step border."""
 
 
+class Charges(msgspec.Struct, frozen=True):
+    """Who pays for a step. ``chunk_share`` of its decode rows and prefill tokens is what its chunk costs, 0 to 1."""
+
+    meter: ComputeMeter
+    chunk_share: Callable[[int, int], float]
+
+
 class Running(Protocol):
     """One request that holds a slot."""
 
     stages: StageClock
+    tenant: str  # who is charged for it
+    compute_ns: int  # what was charged so far, nanoseconds of one core
     cached_tokens: int  # of the prompt, kept from an earlier one
+    prefilled: int  # of the prompt, read so far
 
     @property
     def used_tokens(self) -> int:
@@ -52,11 +66,14 @@ class Running(Protocol):
 class Dispatcher:
     """``on_step`` is called on the loop, once per report, in the order of the steps."""
 
-    def __init__(self, slots: Calendar, steps: Steps, metrics: Metrics, glue: GlueMeter) -> None:
+    def __init__(
+        self, slots: Calendar, steps: Steps, metrics: Metrics, glue: GlueMeter, charges: Charges | None = None
+    ) -> None:
         self._slots = slots
         self._steps = steps
         self._metrics = metrics
         self._glue = glue
+        self._charges = charges
         self._running: list[Running | None] = [None] * slots.slots
         self._ended_ns = 0  # of the last step
 
@@ -74,6 +91,8 @@ class Dispatcher:
         """Put a request into its claimed slot."""
         self._running[slot] = running
         self._metrics.admitted(len(generation.prompt))
+        if self._charges is not None:
+            self._charges.meter.begin(slot, running.tenant)
         self._steps.admit(slot, generation)
 
     def cancel(self, slot: int) -> None:
@@ -90,6 +109,8 @@ class Dispatcher:
         if report.failure is None and ended > started:
             self._glue.step(started, ended)
             self._metrics.step(report.program, len(report.tokens))
+            if self._charges is not None:
+                self._charge(self._charges, report)
             if report.decode:  # whoever decodes got its last token from the step before
                 self._metrics.gap(ended - self._ended_ns, len(report.decode))
             self._ended_ns = ended
@@ -105,6 +126,7 @@ class Dispatcher:
             request = running[report.prefill_slot]
             if request is not None:
                 request.stages.step(started, ended)
+                request.prefilled += report.prefill_tokens
         due = self._slots.due_ns
         dues = {slot: due(slot) for slot in report.released} if report.released else {}
         for slot in report.released:
@@ -130,6 +152,22 @@ class Dispatcher:
             if request is not None:  # released, yet neither finished nor cancelled: its step failed
                 running[slot] = None
                 request.fail(report.failure or EngineFailed("the engine dropped this request; send it again"))
+
+    def _charge(self, charges: Charges, report: StepReport) -> None:
+        """Before the replies, so that each tells all that it cost."""
+        share = charges.chunk_share(len(report.decode), report.prefill_tokens)
+        charge = charges.meter.step(report.started_ns, report.ended_ns, report.decode, report.prefill_slot, share)
+        for slot in report.decode:
+            self._charge_one(charges, slot, charge.row_ns)
+        if report.prefill_slot >= 0:
+            self._charge_one(charges, report.prefill_slot, charge.chunk_ns)
+
+    def _charge_one(self, charges: Charges, slot: int, core_ns: int) -> None:
+        request = self._running[slot]
+        if request is None:
+            charges.meter.unrecorded(slot, core_ns)
+        else:
+            request.compute_ns += core_ns
 
     def expire(self, now_ns: int) -> None:
         """End what is not done at its deadline: never late without a word."""

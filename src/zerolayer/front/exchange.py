@@ -7,20 +7,26 @@ from typing import Final, Protocol
 
 from zerolayer.errors import (
     BeyondHorizon,
+    BudgetSpent,
     DeadlineExpired,
     DeadlineMissed,
     Infeasible,
     InvalidRequest,
     MethodNotAllowed,
+    PermissionRefused,
+    RetryLater,
     SlotsBusy,
     StaleInput,
+    Unauthenticated,
     Unavailable,
     ZerolayerError,
 )
 from zerolayer.front.caller import Caller
 from zerolayer.front.defect import log_defect
 from zerolayer.front.dialect import dialect_of
+from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
+from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.observe.stages import Stage, StageClock
 from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_reply import retry_headers
@@ -34,8 +40,14 @@ _EVENT_STREAM: Final[tuple[Header, ...]] = (
 # A server that drains comes back as another process; a second is about what that takes.
 _AWAY: Final[tuple[Header, ...]] = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
-_NO_RETRY: Final = (InvalidRequest, Infeasible, BeyondHorizon, DeadlineExpired, DeadlineMissed, StaleInput)
+_NO_RETRY: Final = (
+    InvalidRequest, Infeasible, BeyondHorizon, BudgetSpent, DeadlineExpired, DeadlineMissed, StaleInput,
+    Unauthenticated, PermissionRefused,
+)  # fmt: skip
+# RFC 9110 section 11.6.1: a 401 says how to come in.
+_CHALLENGE: Final[tuple[Header, ...]] = ((b"www-authenticate", b'Bearer realm="zerolayer"'),)
 
+_OK: Final = 200
 _LACK_OF_SLOTS: Final = (SlotsBusy, BeyondHorizon)
 
 NEVER: Final = 1 << 63
@@ -98,6 +110,8 @@ class Exchange:
     deadline_ns = NEVER
     _left = False
     _parked = False
+    identity: Identity = ANYONE  # set on the head, before anything else is looked at
+    receipt: Receipt | None = None  # what is written down of this request
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
         self._connection = connection
@@ -109,10 +123,17 @@ class Exchange:
         site.glue.enter(first_byte_ns)
 
     @property
-    def credential(self) -> str:
-        """Whom bookings belong to until keys exist: a certificate's name, a local user, or an address without port."""
+    def credential(self) -> str | bytes:
+        """Whom bookings belong to: a key, else a certificate's name, a local user, or an address without port."""
+        if self.identity.keyed:
+            return self.identity.key_id
         caller = self._connection.caller
         return caller.subject or caller.address or f"uid {caller.uid}"
+
+    def record(self) -> None:
+        """From here on the ledger will tell of this request, however it ends."""
+        if self.receipt is None and self._site.books is not None:
+            self.receipt = Receipt(RECORDED.get(self.head.path) or self.head.path.encode("latin-1", "replace"))
 
     def mark(self, stage: Stage) -> None:
         """Close the span since the last mark."""
@@ -124,7 +145,7 @@ class Exchange:
             return
         keep_alive = keep_alive and self._keep_alive
         common = (*self._common_headers(), *self.more_headers)
-        self._finish()
+        self._finish(status)
         head_only = self.head.method == "HEAD"
         self._connection.reply(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
         self._leave(Stage.WRITE)
@@ -132,6 +153,8 @@ class Exchange:
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
         self._site.metrics.refused(error.code)
+        if self.receipt is not None:
+            self.receipt.failed(error)
         explain = self.explain or self._explain
         self.reply(*explain(error), keep_alive=keep_alive)
         if isinstance(error, _LACK_OF_SLOTS):
@@ -140,10 +163,13 @@ class Exchange:
     def defect(self, error: Exception) -> None:
         """The server's own code failed on this request: it costs this request, and nobody else's."""
         log_defect("a request failed", error)
+        told = ZerolayerError("the server failed on this request; this is a defect of the server")
         if self.streaming:
+            if self.receipt is not None:
+                self.receipt.failed(told)
             self._connection.cut()
         else:
-            self.error(ZerolayerError("the server failed on this request; this is a defect of the server"))
+            self.error(told)
 
     def stream(self, events: bytes) -> None:
         """Events of one step, in one write; the first call brings the head."""
@@ -158,7 +184,7 @@ class Exchange:
         """The last events; the stream ends as complete."""
         if self._left:
             return
-        self._finish()
+        self._finish(_OK)
         if self.streaming:
             self._connection.end_stream(events, trailers, keep_alive=self._keep_alive)
         else:
@@ -170,7 +196,7 @@ class Exchange:
         """The last events of a stream that failed: nobody takes it for complete."""
         if self._left:
             return
-        self._finish()
+        self._finish(_OK)
         self._connection.break_stream(events)
         self._leave(Stage.WRITE)
 
@@ -185,10 +211,15 @@ class Exchange:
         """Who asks: the process behind a Unix socket, the certificate behind TLS."""
         return self._connection.caller
 
+    def wall_s(self) -> float:
+        """The wall clock, in Unix seconds."""
+        return self._site.wall_s()
+
     def gone(self) -> None:
         """The client is away: nothing more can be written."""
         on_gone, self.on_gone = self.on_gone, None
         self._leave(Stage.WAIT)
+        self._file(_OK if self.streaming else 0)
         if on_gone is not None:
             on_gone()
 
@@ -211,21 +242,27 @@ class Exchange:
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()
-        if isinstance(error, SlotsBusy):
+        if isinstance(error, RetryLater):
             extra = retry_headers(error)
         elif isinstance(error, Unavailable):
             extra = _AWAY
         elif isinstance(error, MethodNotAllowed):
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
-            extra = _FINAL
+            extra = (*_CHALLENGE, *_FINAL) if isinstance(error, Unauthenticated) else _FINAL
         status, body = self.dialect.error(error, self.request_id)
         return status, (JSON, *extra), body
 
-    def _finish(self) -> None:
-        """The last write is next."""
+    def _finish(self, status: int) -> None:
+        """The last write is next; what the ledger is to tell comes before it."""
         self.on_gone = None
         self.mark(Stage.FRAME)
+        self._file(status)
+
+    def _file(self, status: int) -> None:
+        receipt, self.receipt = self.receipt, None
+        if receipt is not None and self._site.books is not None:
+            self._site.books.file(receipt, self.identity, self.request_id, status, self.stages, self.streaming)
 
     def _leave(self, last: Stage) -> None:
         """Close the account, once: a client that is cut by its own last write has left already."""

@@ -33,11 +33,14 @@ class Gate(msgspec.Struct, frozen=True):
 
     def check(self, head: Head) -> ZerolayerError | None:
         """The refusal for this head, or None."""
-        refusal = self.check_caller(head)
-        if refusal is None and head.method == "POST":
-            media = self.media.get(head.path, _JSON_ONLY)
-            refusal = _check_media(head, media, from_browser=head.get(b"origin") is not None)
-        return refusal
+        return self.check_caller(head) or self.check_body(head)
+
+    def check_body(self, head: Head) -> ZerolayerError | None:
+        """The refusal of what this head says about its body, or None."""
+        if head.method != "POST":
+            return None
+        media = self.media.get(head.path, _JSON_ONLY)
+        return _check_media(head, media, from_browser=head.get(b"origin") is not None)
 
     def check_caller(self, head: Head) -> ZerolayerError | None:
         """The same without the media type; whoever calls this looks at that himself."""

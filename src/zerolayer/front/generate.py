@@ -11,17 +11,26 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
 
-from zerolayer.errors import ZerolayerError
+import msgspec
+
+from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
 from zerolayer.front.choices import several
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.held import HeldClients
+from zerolayer.front.keeping import HIT, MISS, Keeping
+from zerolayer.front.limit_headers import limit_headers
 from zerolayer.front.openai_form import OpenAiAnswers
 from zerolayer.front.site import Header, Site
 from zerolayer.front.stream import Form, Reply
+from zerolayer.front.together import Together
 from zerolayer.front.transcript import Transcript, Transcripts
+from zerolayer.front.watch import Watch, audited, with_logprobs
+from zerolayer.guard.budget.budgets import Size
 from zerolayer.guard.freshness import Verdict
-from zerolayer.guard.guard import Arrival, Guard, Held, Prompt, Reservation
+from zerolayer.guard.guard import Arrival, Guard, Held, Reservation
+from zerolayer.guard.prompt import Prompt
+from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.body_limits import BodyLimits
@@ -50,7 +59,10 @@ class Generator:
         compiler: Executor,
         held: HeldClients,
         answer: Answer | None = None,
+        keeping: Keeping | None = None,
     ) -> None:
+        self._keeping = keeping
+        self._vocabulary = vocabulary
         self._openai = OpenAiAnswers(site, guard.names.served, vocabulary, transcripts)
         self._answer = answer or self._openai
         self._guard = guard
@@ -72,6 +84,7 @@ class Generator:
 
     def generate(self, exchange: Exchange, decode: Decode) -> None:
         """From a complete body to a running request, or to an error reply."""
+        exchange.record()
         try:
             request = decode(exchange.body, self._limits)
             exchange.mark(Stage.PARSE)
@@ -81,6 +94,7 @@ class Generator:
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=self._wall_ms(),
+                identity=exchange.identity,
             )
             exchange.more_headers = _extra(arrival, arrival.verdict)
             if arrival.verdict.wait_ms:
@@ -108,7 +122,13 @@ class Generator:
         exchange.on_gone = self._loop.call_later(arrival.verdict.wait_ms / 1000, come).cancel
 
     def _reserve(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
-        answer = self._guard.reserve(request, arrival)
+        try:
+            if self._answered(exchange, request, arrival):
+                return
+            answer = self._guard.reserve(request, arrival)
+        except (RateLimited, BudgetSpent):
+            exchange.more_headers += limit_headers(self._guard.budgets.levels(arrival.identity), exchange)
+            raise
         exchange.mark(Stage.GUARD)
         if isinstance(answer, Held):
             self._held.add(exchange, answer, partial(self._granted, request, arrival))
@@ -175,7 +195,9 @@ class Generator:
     ) -> None:
         verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
         generations = self._guard.confirm(reservation, request, prompts)
-        cancel = partial(self._cancel, reservation.slots)
+        hold = reservation.hold
+        together = Together(hold, request.answers, request.n) if request.answers > 1 else None
+        cancel = partial(self._cancel, reservation.slots, together)
         replies = []
         for place, (transcript, form) in enumerate(self._forms(exchange, request, prompts, cancel)):
             prompt, max_tokens = prompts[place // request.n], generations[place].max_tokens
@@ -188,12 +210,21 @@ class Generator:
                     prompt_tokens=len(prompt.ids),
                     applied=_applied(arrival, verdict, prompt, max_tokens),
                     limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
+                    hold=together or hold,
                 )
             )
-        exchange.more_headers = _extra(arrival, verdict)
+        if together is not None:
+            together.works = replies
+        exchange.more_headers = _extra(arrival, verdict) + limit_headers(hold.levels, exchange)
         if truncated := max([prompt.truncated for prompt in prompts]):
             exchange.more_headers += ((b"x-zl-truncated", b"%d" % truncated),)
         exchange.on_gone = partial(self._abandon, cancel, replies[0])
+        for place, reply in enumerate(replies):
+            prompt = prompts[place // request.n]
+            if exchange.receipt is not None:
+                counts = place % request.n == 0
+                exchange.receipt.began(reply, generations[place].max_tokens, arrival.limits.end_ms, counts=counts)
+            generations[place] = self._watch(exchange, request, prompt, reply, generations[place])
         exchange.mark(Stage.GUARD)
         for slot, generation, reply in zip(reservation.slots, generations, replies, strict=True):
             self._dispatcher.start(slot, generation, reply)
@@ -205,9 +236,72 @@ class Generator:
             return [self._answer(exchange, request, prompts[0])]
         return several(self._openai, exchange, request, prompts, cancel)
 
-    def _cancel(self, slots: Sequence[int]) -> None:
+    def _cancel(self, slots: Sequence[int], together: Together | None) -> None:
         for slot in slots:
             self._dispatcher.cancel(slot)
+        if together is not None:
+            together.end()
+
+    def _answered(self, exchange: Exchange, request: Request, arrival: Arrival) -> bool:
+        """Whether a kept answer was the reply: it takes no slot."""
+        keeping = self._keeping
+        key = None if keeping is None else keeping.key(exchange, request)
+        if keeping is None or key is None:
+            return False
+        exchange.mark(Stage.GUARD)
+        kept = keeping.find(exchange, key)
+        if kept is None:
+            return False
+        self._guard.check(request, arrival.identity)
+        prompt = Prompt(kept.prompt_ids, kept.truncated, kept.duplicates)
+        transcript, form = self._answer(exchange, request, prompt)
+        size = Size(len(kept.prompt_ids) + len(kept.tokens))
+        hold = self._guard.budgets.reserve(arrival.identity, size, size)
+        hold.begin()
+        applied = _applied(arrival, arrival.verdict, prompt, kept.max_tokens)
+        reply = Reply(
+            exchange,
+            transcript,
+            form,
+            self._site.metrics,
+            prompt_tokens=len(kept.prompt_ids),
+            applied=applied,
+            limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
+            hold=hold,
+        )
+        if exchange.receipt is not None:
+            exchange.receipt.began(reply, kept.max_tokens, arrival.limits.end_ms)
+            exchange.receipt.answer_cached = True
+        exchange.more_headers += (HIT, *limit_headers(hold.levels, exchange))
+        if prompt.truncated:
+            exchange.more_headers += ((b"x-zl-truncated", b"%d" % prompt.truncated),)
+        rules = self._rules(exchange)
+        if rules:
+            matches = audited(exchange, rules, self._vocabulary, request)
+            reply.watch = Watch(matches, None, hides=False)
+        reply.replay(kept.tokens, kept.program)
+        return True
+
+    def _watch(
+        self, exchange: Exchange, request: Request, prompt: Prompt, reply: Reply, generation: Generation
+    ) -> Generation:
+        """Whoever else sees the answer begins to look; what the engine is to do, as they need it."""
+        generation = msgspec.structs.replace(generation, salt=exchange.identity.salt)
+        keeper = None if self._keeping is None else self._keeping.keeper(exchange, request, prompt, generation)
+        if keeper is not None:
+            exchange.more_headers += (MISS,)
+        rules = self._rules(exchange)
+        if not rules:
+            if keeper is not None:
+                reply.watch = Watch(None, keeper, hides=False)
+            return generation
+        hides = generation.sampling.top_logprobs is None
+        reply.watch = Watch(audited(exchange, rules, self._vocabulary, request), keeper, hides=hides)
+        return with_logprobs(generation)
+
+    def _rules(self, exchange: Exchange) -> tuple[str, ...]:
+        books = self._site.books
+        return () if books is None or books.ledger is None else books.audit.rules(exchange.identity.tenant)
 
     def _abandon(self, cancel: Callable[[], None], reply: Reply) -> None:
         cancel()

@@ -34,6 +34,10 @@ class Running(Protocol):
         """How many connections the service takes; the system may have lowered it."""
 
     @property
+    def ledger_folder(self) -> Path | None:
+        """Where requests are written down, if anywhere."""
+
+    @property
     def worst_stall_ms(self) -> int:
         """The longest gap between two tokens of a stream."""
 
@@ -52,6 +56,8 @@ def greeting(contract: Contract, name: str, server: Running, *, loop: str) -> st
         f"  address   {address}/v1",
         *([f"  socket    {contract.listen.unix}"] if contract.listen.unix else []),
         f"  metrics   http://{contract.listen.admin.rpartition(':')[0]}:{server.admin_port}/metrics",
+        f"  keys      {_keys(contract)}",
+        f"  ledger    {server.ledger_folder or 'none; --ledger FOLDER keeps a record of every request'}",
         f"  model     {name}",
         f"  engine    {info.engine}, kernels {info.kernels}, {info.weights} weights, {threads}",
         *[f"            {note}" for note in info.notes],
@@ -62,13 +68,22 @@ def greeting(contract: Contract, name: str, server: Running, *, loop: str) -> st
     ]
     if connections < contract.limits.connections:
         lines.append(f"  limit     {connections} connections: the system allows no more open files (ulimit -n)")
+    key = ' -H "authorization: Bearer $KEY"' if contract.tenants.key_set else ""
     lines += [
         "",
         "Try it:",
-        f"  curl -N {address}/v1/chat/completions -H 'content-type: application/json' -d '{body}'",
+        f"  curl -N {address}/v1/chat/completions{key} -H 'content-type: application/json' -d '{body}'",
         "",
     ]
     return "\n".join(lines)
+
+
+def _keys(contract: Contract) -> str:
+    if contract.tenants.key_set:
+        return f"every request needs one ({contract.tenants.key_set}); `zerolayer keys issue` makes them"
+    if contract.open_to_others:
+        return "none are asked for, and other machines may come: --key-set asks for them"
+    return "none are asked for, so only this machine is served; --key-set asks for them"
 
 
 def process_age_s() -> float:

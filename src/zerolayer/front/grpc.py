@@ -74,6 +74,8 @@ class GrpcCall:
     def fail(self, error: ZerolayerError) -> None:
         """The status of ``error``, whatever was sent before."""
         if self.exchange.streaming:
+            if self.exchange.receipt is not None:
+                self.exchange.receipt.failed(error)
             self.exchange.end_stream(b"", status_trailers(error))
         else:
             self.exchange.error(error)

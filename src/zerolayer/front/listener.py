@@ -58,8 +58,8 @@ def bind(host: str, port: int, *, insecure: bool, flag: str) -> list[socket.sock
     """Listening sockets for every address of ``host``; port 0 takes a free one. Raises ``StartupError``."""
     if not insecure and not is_loopback(host):
         raise StartupError(
-            f"{host} is reachable from other machines and no keys are configured. Use 127.0.0.1, or give --insecure if "
-            "the network itself keeps strangers out."
+            f"{host} is reachable from other machines and no keys are configured. Use 127.0.0.1, or give --key-set, or "
+            "--insecure if the network itself keeps strangers out."
         )
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -8,9 +8,11 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import MethodNotAllowed, NotFound, ZerolayerError
+from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.exchange import Action, Exchange
 from zerolayer.front.gate import Gate
 from zerolayer.front.grpc import Calls, Method
+from zerolayer.front.receipt import RECORDED
 from zerolayer.front.site import Header
 from zerolayer.wire.grpc import is_grpc
 from zerolayer.wire.http1 import Head
@@ -51,12 +53,20 @@ class _Decision(msgspec.Struct, frozen=True):
 class Routes:
     """``table`` is path -> method -> action; a path that ends in ``/`` stands for everything below it.
 
-    ``calls`` are gRPC's paths, told from the others by the request's content type.
+    ``calls`` are gRPC's paths, told from the others by the request's content type. With a ``doorkeeper`` no path says
+    anything to whoever has no key, not even that it does not exist.
     """
 
-    def __init__(self, gate: Gate, table: Mapping[str, Mapping[str, Action]], calls: Calls | None = None) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        table: Mapping[str, Mapping[str, Action]],
+        calls: Calls | None = None,
+        doorkeeper: Doorkeeper | None = None,
+    ) -> None:
         self._gate = gate
         self._calls = calls
+        self._doorkeeper = doorkeeper
         self._decisions: dict[int, _Decision] = {}
         self._exact: dict[str, _Place] = {}
         self._below: dict[str, _Place] = {}
@@ -77,10 +87,16 @@ class Routes:
             if self._calls is None or not is_grpc(head.get(b"content-type")):
                 return self._check_path(exchange)
             refusal = self._calls.check(exchange)  # first, for it also sets the form in which errors are told
-            refusal = self._gate.check_caller(head) or refusal
+            refusal = self._gate.check_caller(head) or self._ask_for_key(exchange) or refusal
             if refusal is None:
                 self._remember(_Decision(head, None, b"", self._calls.method(head)))
             return refusal
+        # A decision is remembered, a key is asked for every time.
+        refused = None if decision.action is _preflight else self._ask_for_key(exchange)
+        if refused is not None:
+            if decision.method is not None and self._calls is not None:
+                self._calls.begin(exchange, decision.method)  # it sets the form in which errors are told
+            return refused
         if decision.method is not None and self._calls is not None:
             return self._calls.begin(exchange, decision.method)
         exchange.action, exchange.allow = decision.action, decision.allow
@@ -88,7 +104,11 @@ class Routes:
 
     def _check_path(self, exchange: Exchange) -> ZerolayerError | None:
         head = exchange.head
-        refusal = self._gate.check(head)
+        preflight = self._is_preflight(head)
+        refusal = self._gate.check_caller(head)
+        if refusal is None and not preflight:
+            refusal = self._ask_for_key(exchange)
+        refusal = refusal or self._gate.check_body(head)
         if refusal is not None:
             return refusal
         place = self._exact.get(head.path) or self._find_below(head.path)
@@ -96,13 +116,24 @@ class Routes:
             return NotFound("there is nothing at this path; GET /openapi.json lists what there is")
         exchange.allow = place.allow
         action = place.actions.get(head.method)
-        if action is None and head.method == "OPTIONS" and head.get(b"origin") in self._gate.origins:
+        if action is None and preflight:
             action = _preflight
         if action is None:
             return MethodNotAllowed(f"this path does not take that method; use {' or '.join(place.methods)}")
         exchange.action = action
         self._remember(_Decision(head, action, place.allow, None))
         return None
+
+    def _ask_for_key(self, exchange: Exchange) -> ZerolayerError | None:
+        """Whoever comes in is somebody, so from here on the ledger may tell of it."""
+        refusal = None if self._doorkeeper is None else self._doorkeeper.check(exchange)
+        if refusal is None and exchange.head.path in RECORDED and exchange.head.method == "POST":
+            exchange.record()
+        return refusal
+
+    def _is_preflight(self, head: Head) -> bool:
+        """A browser's question before its call: it never carries a key, and the answer names methods only."""
+        return head.method == "OPTIONS" and head.get(b"origin") in self._gate.origins
 
     def _remember(self, decision: _Decision) -> None:
         if len(self._decisions) >= _DECISIONS:

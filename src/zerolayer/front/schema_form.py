@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Protocol
 
-from zerolayer.errors import SlotsBusy, ZerolayerError
+from zerolayer.errors import RetryLater, ZerolayerError
 from zerolayer.front.exchange import ErrorReply, Exchange, Headers
 from zerolayer.front.gate import PROTOBUF_MEDIA
 from zerolayer.front.site import Header
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
-from zerolayer.guard.guard import Prompt
+from zerolayer.guard.prompt import Prompt
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.http1_reply import retry_headers
@@ -75,7 +75,7 @@ class HttpFraming:
 
 
 def _explain(error: ZerolayerError) -> ErrorReply:
-    retry = retry_headers(error) if isinstance(error, SlotsBusy) else ()
+    retry = retry_headers(error) if isinstance(error, RetryLater) else ()
     return error.status, (PROTOBUF, *retry), error_message(error)
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from zerolayer.front.receipt import Books
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.wire.http1 import Head
@@ -20,7 +21,9 @@ _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _ALLOW_ORIGIN = b"access-control-allow-origin"
 _EXPOSED = (
     b"x-request-id, request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, "
-    b"x-zl-ticket, server-timing, retry-after, retry-after-ms, x-should-retry"
+    b"x-zl-ticket, x-zl-cache, server-timing, retry-after, retry-after-ms, x-should-retry, x-ratelimit-limit-requests, "
+    b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
+    b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )
 
 Header = tuple[bytes, bytes]
@@ -90,6 +93,7 @@ class Site:
     metrics: Metrics
     glue: GlueMeter
     origins: frozenset[bytes] = frozenset()
+    books: Books | None = None  # where requests are written down
     ids: RequestIds = field(default_factory=RequestIds)
 
     def headers(self, request_id: str, origin: bytes | None = None) -> list[Header]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.transcript import Transcript
+from zerolayer.front.watch import Watch
+from zerolayer.guard.spent import Spent
 from zerolayer.model.engine import SampledToken
 from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.metrics import Metrics
@@ -31,9 +34,17 @@ class Form(Protocol):
         """The end that nobody takes for a complete one."""
 
 
+class Settling(Protocol):
+    """Budgets that wait for what was used."""
+
+    def settle(self, spent: Spent) -> None:
+        """The answer has ended."""
+
+
 class Reply:
     """``applied`` is the account of what was applied, without stages and program; the last event repeats it.
 
+    ``hold`` is settled with what ran, whatever the end is.
     ``limits_ns`` are the longest time to the first token and between two; where they do not hold, that is counted.
     """
 
@@ -46,23 +57,35 @@ class Reply:
         *,
         prompt_tokens: int,
         applied: Account,
+        hold: Settling,
         limits_ns: tuple[int, int],
     ) -> None:
         self.stages = exchange.stages
+        self.tenant = exchange.identity.tenant
+        self._hold = hold
         self._exchange = exchange
         self._transcript = transcript
         self._form = form
         self._metrics = metrics
         self.cached_tokens = 0
-        self._prompt_tokens = prompt_tokens
+        self.prefilled = 0  # prompt tokens that were read
+        self.compute_ns = 0  # charged to it so far, nanoseconds of one core
+        self.prompt_tokens = prompt_tokens
         self._applied = applied
         self._first_token_ns, self._gap_ns = limits_ns
         self._last_token_ns = 0  # until its first token came
+        self.watch: Watch | None = None  # who else sees the tokens
+
+    def spent(self) -> Spent:
+        """What ran so far; of a prompt only what was read counts."""
+        output = self._transcript.completion_tokens
+        read = self.prompt_tokens if output else min(self.prompt_tokens, self.cached_tokens + self.prefilled)
+        return Spent(read, output, min(read, self.cached_tokens), self.compute_ns // 1000)
 
     @property
     def used_tokens(self) -> int:
         """Tokens of the slot that are in use."""
-        return self._prompt_tokens + self._transcript.completion_tokens
+        return self.prompt_tokens + self._transcript.completion_tokens
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
@@ -72,32 +95,64 @@ class Reply:
             self._begin(ended_ns)
         elif ended_ns - last_ns > self._gap_ns:
             self._metrics.promises.missed("per_token")
+        if self.watch is not None:
+            token = self.watch.take(token)
         transcript = self._transcript
         text = transcript.push(token)
         reason = transcript.reason
         if reason is None:
             self._form.grow(text)
             return False
+        self._finish(text, reason, report.program)
+        return True
+
+    def replay(self, tokens: Sequence[SampledToken], program: str) -> None:
+        """Answer with tokens that were kept from an equal request, all at once. Nothing is computed."""
+        self.cached_tokens = self.prompt_tokens
+        transcript, text = self._transcript, ""
+        for token in tokens:
+            shown = token if self.watch is None else self.watch.take(token)
+            text += transcript.push(shown)
+        self._finish(text, transcript.reason or FinishReason.STOP, program)
+
+    def _finish(self, text: str, reason: FinishReason, program: str) -> None:
+        transcript = self._transcript
         self._exchange.mark(Stage.FRAME)
         spent = self.stages.spent_us()
-        account = msgspec.structs.replace(self._applied, stages_us=spent, program=report.program)
-        usage = Usage(self._prompt_tokens, transcript.completion_tokens, self.cached_tokens)
+        account = msgspec.structs.replace(
+            self._applied, stages_us=spent, program=program, compute_us=self.compute_ns // 1000
+        )
+        usage = Usage(self.prompt_tokens, transcript.completion_tokens, self.cached_tokens)
+        if self._exchange.receipt is not None:
+            self._exchange.receipt.finished(reason.value)
+        if self.watch is not None:
+            self.watch.complete(reason, program)
+        self._close()
         self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)
-        return True
 
     def fail(self, error: ZerolayerError) -> None:
         """End with an error."""
+        if self._exchange.receipt is not None:
+            self._exchange.receipt.failed(error)
+        self._close()
         self._form.fail(error)
         self._metrics.finished("error", self.stages)
 
     def abandon(self) -> None:
         """The client went away; only the account is left."""
+        self._close()
         self._metrics.finished("abort", self.stages)
+
+    def _close(self) -> None:
+        """Settle the budgets, before the last bytes are written."""
+        self._hold.settle(self.spent())
 
     def _begin(self, ended_ns: int) -> None:
         """The first token came."""
         self.stages.first_token()
+        if self._exchange.receipt is not None and not self._exchange.receipt.first_token_ns:
+            self._exchange.receipt.first_token_ns = ended_ns
         taken = ended_ns - self.stages.started_ns
         self._metrics.first_token.observe(taken * _NS)
         if taken > self._first_token_ns:

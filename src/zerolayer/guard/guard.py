@@ -18,57 +18,33 @@ from zerolayer.errors import (
     Infeasible,
     InvalidRequest,
     ModelNotFound,
+    PermissionRefused,
     SlotsBusy,
     Unavailable,
+    ZerolayerError,
 )
+from zerolayer.guard.budget.budgets import Budgets, Hold, Size
 from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
 from zerolayer.guard.deadline.tickets import Asker, read_asker
 from zerolayer.guard.encoders import GrammarCompiler, MessageEncoder, TextEncoder
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
-from zerolayer.guard.length import prompt_param, too_long, utf8_bytes
+from zerolayer.guard.identity import ANYONE, Identity
+from zerolayer.guard.length import check_bias, is_scored, prompt_param, too_long, utf8_bytes
 from zerolayer.guard.offered import offered, tools_bytes, tools_tokens
 from zerolayer.guard.overflow import newest_turns, without_repeats
+from zerolayer.guard.prompt import Prompt
+from zerolayer.guard.shape import Names, Shape
 from zerolayer.guard.token_share import TokenShare
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, chunk_of
-from zerolayer.text.grammar import Grammar
 from zerolayer.wire.schema import Message, Request, Route
 
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
 LONG_TEXT_BYTES = 4096
-
-
-class Names(msgspec.Struct, frozen=True):
-    """What ``model`` may say: the served name, or one of ``aliases`` (``*`` = anything)."""
-
-    served: str
-    aliases: frozenset[str] = frozenset()
-
-    def known(self, name: str) -> bool:
-        """Whether a request may call the model so."""
-        return name == self.served or name in self.aliases or "*" in self.aliases
-
-    def listed(self) -> tuple[str, ...]:
-        """The names that ``GET /v1/models`` shows, the served one first."""
-        return (self.served, *sorted(self.aliases - {"*", self.served}))
-
-
-class Shape(msgspec.Struct, frozen=True):
-    """The numbers the decisions rest on, constant after start. Lengths in tokens."""
-
-    slot_tokens: int
-    default_max_tokens: int
-    vocabulary: int
-    longest_piece_bytes: int
-    template_tokens: int  # upper bound of what the chat template adds around one message
-    bos_id: int | None = None
-    add_bos: bool = False  # a bare text prompt begins with bos_id
-    truncate: bool = False  # a conversation that is too long loses its oldest turns
-    drop_duplicates: bool = False  # and user messages that repeat the one before them
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -79,6 +55,7 @@ class Arrival(msgspec.Struct, frozen=True):
     verdict: Verdict
     asker: Asker
     key: Hashable  # route and body
+    identity: Identity = ANYONE
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -89,6 +66,7 @@ class Reservation(msgspec.Struct, frozen=True):
     wish: Wish
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
+    hold: Hold  # on the budgets of key and tenant
     upper: int = 0  # bound of the prompt's tokens; 0 where it was exact
     booked: bool = False
     compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
@@ -107,17 +85,11 @@ class Held(msgspec.Struct, frozen=True):
     then: Reservation  # without its slot
 
 
-class Prompt(msgspec.Struct, frozen=True):
-    """What a request's text became, how many of its messages are not in it, and what its answer is held to."""
-
-    ids: Sequence[int]
-    truncated: int = 0
-    duplicates: int = 0
-    grammar: Grammar | None = None
-
-
 class Guard:
-    """Admission. One writer: the event loop; only ``tokenise`` and ``prompt`` may be called on another thread."""
+    """Admission. One writer: the event loop; only ``tokenise`` and ``prompt`` may be called on another thread.
+
+    ``cores`` are those of the engine, for budgets of compute.
+    """
 
     def __init__(
         self,
@@ -132,7 +104,11 @@ class Guard:
         encoder: TextEncoder,
         template: MessageEncoder,
         grammars: GrammarCompiler,
+        budgets: Budgets | None = None,
+        cores: int = 1,
     ) -> None:
+        self.budgets = budgets or Budgets(lambda: 0)  # without limits it needs no clock
+        self._cores = cores
         self.names = names
         self.shape = shape
         self.admission = admission
@@ -147,6 +123,7 @@ class Guard:
         self._grammars = grammars
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
+        self._unrecorded: Unavailable | None = None
 
     def close(self, why: Unavailable) -> None:
         """Refuse everything from now on (draining, or an engine that cannot go on)."""
@@ -156,13 +133,24 @@ class Guard:
         """Refuse everything while the engine stands still; None when it moves again."""
         self._stalled = why
 
+    def refuse_unrecorded(self, why: Unavailable | None) -> None:
+        """Refuse everything while no record of it could be written; None when it can again."""
+        self._unrecorded = why
+
     @property
     def closed(self) -> Unavailable | None:
         """Why nothing is admitted, or None."""
-        return self._closed or self._stalled
+        return self._closed or self._stalled or self._unrecorded
 
     def arrive(
-        self, request: Request, headers: Mapping[bytes, bytes], *, credential: Hashable, body: bytes, wall_ms: int
+        self,
+        request: Request,
+        headers: Mapping[bytes, bytes],
+        *,
+        credential: Hashable,
+        body: bytes,
+        wall_ms: int,
+        identity: Identity = ANYONE,
     ) -> Arrival:
         """Read what the headers say and check the input's age. ``wall_ms`` is the wall clock in Unix milliseconds.
 
@@ -174,29 +162,37 @@ class Guard:
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
         # The keyed hash of the process; equal lengths on top of it. Two bodies that collide would share a booking.
         key = (request.route, len(body), hash(body))
-        return Arrival(
-            limits, stamps, self.freshness.judge(stamps, wall_ms), read_asker(headers, credential, request.ticket), key
-        )
+        verdict = self.freshness.judge(stamps, wall_ms)
+        return Arrival(limits, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 
     def reserve(self, request: Request, arrival: Arrival) -> Reservation | Held:
-        """Claim a slot on the upper bound of the request's length. Costs the same whatever the text; never tokenises.
+        """Claim budgets and a slot on the upper bound of the length. Costs the same whatever the text; never tokenises.
 
-        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422, ``SlotsBusy`` and ``BeyondHorizon`` 429.
+        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
+        ``RateLimited``, ``BudgetSpent``, ``SlotsBusy`` and ``BeyondHorizon`` 429.
         """
-        text_bytes, lower, upper = self._admissible(request)
+        text_bytes, lower, upper = self._admissible(request, arrival.identity)
         tokens = self._wanted(request, arrival.limits, lower)
-        work = partial(self._work, max_tokens=min(tokens, self.shape.slot_tokens), scored=_is_scored(request))
+        identity, answers = arrival.identity, request.answers
+        fits = min(tokens, self.shape.slot_tokens)
+        work = partial(self._work, max_tokens=fits, scored=is_scored(request))
         least = promised = most = work(upper)
         if lower < upper:
             least, promised = work(lower), work(max(lower, self._share.bound(upper)))
-        wish = Wish(most, least, promised, arrival.limits, request.tier, arrival.key)
+        wish = Wish(most, least, promised, arrival.limits, min(request.tier, identity.tier), arrival.key)
+        smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
+        hold = self.budgets.reserve(identity, smallest, largest)
         long, unsure = text_bytes > LONG_TEXT_BYTES, upper if lower < upper else 0
         compiles = self._grammars.slow(request)
-        then = Reservation(-1, long, wish, arrival.asker, tokens, upper=unsure, compiles=compiles)
-        if request.answers > 1:
-            slot, *others = self.admission.ask_several(wish, request.answers)
-            return msgspec.structs.replace(then, slot=slot, others=tuple(others))
-        answer = self.admission.ask(wish, arrival.asker)
+        then = Reservation(-1, long, wish, arrival.asker, tokens, hold, upper=unsure, compiles=compiles)
+        try:
+            if answers > 1:
+                slot, *others = self.admission.ask_several(wish, answers)
+                return msgspec.structs.replace(then, slot=slot, others=tuple(others))
+            answer = self.admission.ask(wish, arrival.asker)
+        except BaseException:
+            hold.release()  # a refusal uses nothing, and is no request
+            raise
         if isinstance(answer, Booking):
             return Held(answer, then)
         return msgspec.structs.replace(then, slot=answer.slot, booked=answer.booked)
@@ -215,14 +211,15 @@ class Guard:
 
     def leave(self, held: Held) -> None:
         """A held client has gone."""
+        held.then.hold.release()
         self.admission.void(held.booking)
 
-    def check(self, request: Request) -> bool:
+    def check(self, request: Request, identity: Identity = ANYONE) -> bool:
         """Whether the text is long, so that it must be tokenised off the loop. For requests that take no slot.
 
-        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``Infeasible`` 422.
+        Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422.
         """
-        return self._admissible(request)[0] > LONG_TEXT_BYTES
+        return self._admissible(request, identity)[0] > LONG_TEXT_BYTES
 
     def tokenise(self, request: Request) -> list[int]:
         """The prompt's token ids, however many. Pure; any thread.
@@ -246,21 +243,13 @@ class Guard:
 
     def prompts(self, request: Request) -> list[Prompt]:
         """What the model is to read, for each prompt of the request. Pure; any thread. Raises as ``tokenise``."""
-        self._check_bias(request)
+        check_bias(request, self.shape.vocabulary)
         if not request.further:
             return [self._prompt(request)]
         return [
             self._prompt(msgspec.structs.replace(request, prompt=prompt, further=()))
             for prompt in (request.prompt, *request.further)
         ]
-
-    def _check_bias(self, request: Request) -> None:
-        for token_id, _ in request.sampling.logit_bias:
-            if token_id >= self.shape.vocabulary:
-                raise InvalidRequest(
-                    f"a token id of 'logit_bias' is outside the vocabulary (0 to {self.shape.vocabulary - 1})",
-                    param="logit_bias",
-                )
 
     def _prompt(self, request: Request) -> Prompt:
         """``tokenise``, and the oldest turns left out where the contract allows it."""
@@ -279,12 +268,9 @@ class Guard:
         return Prompt(ids, duplicates=duplicates, grammar=grammar)
 
     def confirm(self, reservation: Reservation, request: Request, prompts: Sequence[Prompt]) -> list[Generation]:
-        """Tighten the reservation to the true lengths, or release it and raise the request's own refusal.
-
-        Returns the work of each of ``reservation.slots``.
-        """
-        scores = request.sampling.top_logprobs if _is_scored(request) else None
-        generations = []
+        """The work of each slot, reserved by true lengths; or the request's own refusal, and no slot any more."""
+        scores = request.sampling.top_logprobs if is_scored(request) else None
+        generations, works = [], []
         try:
             for part, slot, place in zip(request.each(), reservation.slots, range(request.answers), strict=True):
                 prompt = prompts[place // request.n]
@@ -299,11 +285,19 @@ class Guard:
                         self.admission.broken()
                     wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
                     raise self._longer(wish, reservation.asker, request.answers)
+                works.append(work)
                 work_of = partial(Generation, prompt_logprobs=scores, grammar=prompt.grammar)
                 generations.append(work_of(ids, part.sampling, max_tokens, request.ignore_eos))
         except InvalidRequest:
             self.release(reservation)
             raise
+        tokens = sum(len(made.prompt) + made.max_tokens for made in generations)
+        compute_us = sum(self._size(work, 0).compute_us for work in works)
+        refusal: ZerolayerError | None = reservation.hold.tighten(Size(tokens, compute_us))
+        if refusal is not None:
+            self.release(reservation)
+            raise refusal
+        reservation.hold.begin()
         return generations
 
     def _longer(self, wish: Wish, asker: Asker, answers: int) -> SlotsBusy | BeyondHorizon:
@@ -316,8 +310,15 @@ class Guard:
         """Give a reservation back that the engine never saw."""
         for slot in reservation.slots:
             self.slots.release(slot)
+        reservation.hold.release()
 
-    def _admissible(self, request: Request) -> tuple[int, int, int]:
+    def _size(self, work: Work, tokens: int, answers: int = 1) -> Size:
+        """What ``work`` is at most in the terms of budgets: alone on the engine, at the prices of a full one."""
+        prices = self._cost.prices()
+        compute_us = (work.steps * prices.step_ns + work.chunk_ns) * self._cores // 1000
+        return Size(tokens * answers, compute_us * answers)
+
+    def _admissible(self, request: Request, identity: Identity) -> tuple[int, int, int]:
         """``_bounds``, if the request may be looked at at all."""
         if self.closed is not None:
             raise self.closed
@@ -325,6 +326,8 @@ class Guard:
             raise ModelNotFound(
                 f"the model does not exist here; this service serves {self.names.served!r}", param="model"
             )
+        if identity.models is not None and request.model not in identity.models:
+            raise PermissionRefused("the API key may not use this model; ask its issuer", param="model")
         if not request.further:
             return self._bounds(request)
         several = [self._bounds(msgspec.structs.replace(part, n=1)) for part in request.each()]
@@ -392,8 +395,3 @@ class Guard:
         if work.need_ns(prices) <= allowed:
             return default
         return max(1, min(default, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
-
-
-def _is_scored(request: Request) -> bool:
-    """Whether the reply shows the prompt with its log probabilities."""
-    return request.echo and request.sampling.top_logprobs is not None

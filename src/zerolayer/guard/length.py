@@ -1,8 +1,8 @@
-"""Lengths of prompts, and what is said where they are too long."""
+"""What a request says of its tokens, and what is said where there are too many, or none of that number."""
 
 from __future__ import annotations
 
-from zerolayer.errors import ContextTooLong
+from zerolayer.errors import ContextTooLong, InvalidRequest
 from zerolayer.wire.schema import Request, Route
 
 
@@ -27,3 +27,17 @@ def prompt_param(request: Request) -> str:
 def utf8_bytes(text: str) -> int:
     """How long ``text`` is."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def check_bias(request: Request, vocabulary: int) -> None:
+    """Refuse a bias for a token that is none of ``vocabulary``."""
+    for token_id, _ in request.sampling.logit_bias:
+        if token_id >= vocabulary:
+            raise InvalidRequest(
+                f"a token id of 'logit_bias' is outside the vocabulary (0 to {vocabulary - 1})", param="logit_bias"
+            )
+
+
+def is_scored(request: Request) -> bool:
+    """Whether the reply shows the prompt with its log probabilities."""
+    return request.echo and request.sampling.top_logprobs is not None

@@ -109,6 +109,24 @@ class CostTable:
         row = self._rows[min(_bucket(prefill_tokens), self._top_chunk)]
         return row[min(_bucket(decode_rows), self._top)].bound
 
+    def chunk_share(self, decode_rows: int, prefill_tokens: int) -> float:
+        """What a chunk costs of the step that it shares with decode rows, 0 to 1: the Shapley value of the two.
+
+        It is the mean of what the chunk adds to the rows and of what it takes alone, over the step, at typical times
+        (Shapley, A value for n-person games, 1953): neither side rides for free on weights that are read once. By
+        tokens where such steps were not measured yet.
+        """
+        if not prefill_tokens:
+            return 0.0
+        if not decode_rows:
+            return 1.0
+        rows, chunk = min(_bucket(decode_rows), self._top), min(_bucket(prefill_tokens), self._top_chunk)
+        both, alone = self._rows[chunk][rows].typical, self._rows[chunk][0].typical
+        decode = self._rows[0][rows].typical
+        if not (both and alone and decode):
+            return prefill_tokens / (prefill_tokens + decode_rows)
+        return min(1.0, max(0.0, (both - decode + alone) / (2 * both)))
+
     def decode_bound_ns(self) -> int:
         """Upper bound of one step that only decodes, at full occupancy; 0 before the first measurement."""
         return self._full(0, typical=False)

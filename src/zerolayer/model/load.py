@@ -170,6 +170,7 @@ def _engine(
         chunk_tokens=context.chunk_tokens,
         threads=threads,
         prefixes=context.prefixes,
+        salt_share=contract.cache.tenant_share,
         prefix_tokens=prefix_tokens,
         exact=_exact(contract.engine.weights, weights),
         bloom=contract.engine.penalty == "bloom",

@@ -59,6 +59,7 @@ class NativeEngine:
         kernels: str | None = None,
         prefixes: int = 0,
         prefix_tokens: int = 0,
+        salt_share: float = 1.0,
         exact: bool = False,
         bloom: bool = False,
         stop_ids: Sequence[int] = (),
@@ -70,9 +71,9 @@ class NativeEngine:
 
         ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
         ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
-        ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept. ``stop_ids`` end a
-        generation unless it asks to ignore them. ``cores`` pins the workers, all threads but the one that calls
-        ``step``. Raises ``StartupError`` when memory or the kernel set is missing.
+        ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept; one salt fills at
+        most ``salt_share`` of them. ``stop_ids`` end a generation unless it asks to ignore them. ``cores`` pins the
+        workers, all threads but the one that calls ``step``. Raises ``StartupError`` without memory or kernel set.
         """
         name = kernels or _native.kernel_sets()[0]
         service = 1  # a slot of our own: constants, logits
@@ -86,10 +87,7 @@ class NativeEngine:
                 f"This processor allows: {', '.join(_native.kernel_sets())}."
             ) from None
         except (RuntimeError, MemoryError):
-            raise StartupError(
-                f"There is no memory for {slots} slots of {slot_tokens} tokens. Use fewer (--slots) or shorter "
-                "(--slot-tokens) slots."
-            ) from None
+            raise _no_memory(slots, slot_tokens) from None
         refused = native.pin(cores) if cores else 0
         pinning = (pinning_refused(refused),) if refused else ()
         info = EngineInfo(
@@ -103,7 +101,8 @@ class NativeEngine:
             vocabulary=config.vocabulary,
             notes=(*notes, *pinning, f"{native.bytes >> 20} MB of memory, taken at start", page_note(native.bytes)),
         )
-        return cls(native, info, stop_ids, PrefixCache(entries=prefixes, entry_tokens=prefix_tokens))
+        kept = PrefixCache(entries=prefixes, entry_tokens=prefix_tokens, salt_share=salt_share)
+        return cls(native, info, stop_ids, kept)
 
     def describe(self) -> EngineInfo:
         return self._info
@@ -249,6 +248,13 @@ class NativeEngine:
         out = np.empty((len(token_ids), self._info.vocabulary), dtype=np.float32)
         self._live.logits(np.asarray(token_ids, dtype=np.int32), out)
         return out
+
+
+def _no_memory(slots: int, slot_tokens: int) -> StartupError:
+    return StartupError(
+        f"There is no memory for {slots} slots of {slot_tokens} tokens. Use fewer (--slots) or shorter (--slot-tokens) "
+        "slots."
+    )
 
 
 def needed_bytes(

@@ -51,9 +51,13 @@ class PrefixCache:
     """``entries`` prefixes of at most ``entry_tokens`` tokens. One thread calls.
 
     ``policy``: which idle entry makes room: the one that saves least, or the least recently used (to compare with).
+    ``salt_share`` (0 to 1) is what the prefixes of one salt may fill of all entries; beyond that they make room among
+    themselves, so that nobody can push out what others keep. Without a salt there is no limit: it is nobody's.
     """
 
-    def __init__(self, *, entries: int, entry_tokens: int, policy: Policy = "saves-least") -> None:
+    def __init__(
+        self, *, entries: int, entry_tokens: int, policy: Policy = "saves-least", salt_share: float = 1.0
+    ) -> None:
         if entry_tokens % BLOCK:
             raise ValueError(f"entry_tokens must be a multiple of {BLOCK}")
         self._entry_tokens = entry_tokens
@@ -61,6 +65,8 @@ class PrefixCache:
         self._entries: dict[int, _Entry] = {}
         self._by_key: dict[bytes, set[int]] = {}
         self._policy = policy
+        self._salt_entries = max(1, int(entries * salt_share))
+        self._by_salt: dict[bytes, int] = {}  # entries of each
         self._clock = 0.0
         self.queries = 0  # prompt tokens that were looked up
         self.hits = 0  # of them, tokens that were found
@@ -83,16 +89,19 @@ class PrefixCache:
     def admit(self, prompt: Sequence[int], salt: bytes = b"", *, constant: bool = False) -> Hit | None:
         """Choose an entry for a computed prompt's prefix; the caller copies ``tokens`` tokens into it.
 
-        None if the prompt is shorter than a block, is kept already, or every entry is in use or constant.
+        None if the prompt is shorter than a block, is kept already, or every entry that it may take is in use or
+        constant.
         """
         most = min(len(prompt), self._entry_tokens)
         as_constant = _keys(prompt, _CONSTANT, most)
         keys = as_constant if constant else _keys(prompt, _salted(salt), most)
         if not keys or keys[-1] in self._by_key or as_constant[-1] in self._by_key:
             return None
-        number = self._make_room()
+        number = self._make_room(b"" if constant else salt)
         if number is None:
             return None
+        if not constant:
+            self._by_salt[salt] = self._by_salt.get(salt, 0) + 1
         entry = _Entry(keys, salt, len(keys) * BLOCK, constant)
         self._rank(entry, entry.tokens)
         self._entries[number] = entry
@@ -129,14 +138,20 @@ class PrefixCache:
         else:
             entry.priority = self._clock + entry.hits * tokens
 
-    def _make_room(self) -> int | None:
-        if self._free:
+    def _make_room(self, salt: bytes) -> int | None:
+        full = salt != b"" and self._by_salt.get(salt, 0) >= self._salt_entries
+        if self._free and not full:
             return self._free.pop()
-        idle = [number for number, entry in self._entries.items() if not entry.users and not entry.constant]
+        idle = [
+            number
+            for number, entry in self._entries.items()
+            if not entry.users and not entry.constant and (entry.salt == salt or not full)
+        ]
         if not idle:
             return None
         number = min(idle, key=lambda candidate: self._entries[candidate].priority)
         entry = self._entries.pop(number)
+        self._forget_one(entry.salt)
         self._clock = max(self._clock, entry.priority)
         for key in entry.keys:
             holders = self._by_key[key]
@@ -144,6 +159,13 @@ class PrefixCache:
             if not holders:
                 del self._by_key[key]
         return number
+
+    def _forget_one(self, salt: bytes) -> None:
+        left = self._by_salt[salt] - 1
+        if left:
+            self._by_salt[salt] = left
+        else:
+            del self._by_salt[salt]
 
 
 _CONSTANT = b"\xff\xff"  # heads of keys; a salt's head begins with its length, which is less

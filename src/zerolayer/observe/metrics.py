@@ -6,7 +6,7 @@ bisect or an addition; everything else is left to the scrape.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -37,6 +37,23 @@ class ProgramState(msgspec.Struct, frozen=True):
     heartbeats: int = 0
 
 
+class AnswerState(msgspec.Struct, frozen=True):
+    """The cache of whole answers."""
+
+    hits: int
+    misses: int
+    bytes: int
+
+
+class KeyState(msgspec.Struct, frozen=True):
+    """What auth and budgets say: keys found by digest, keys looked at, signatures verified, refusals of a limit."""
+
+    hits: int = 0
+    misses: int = 0
+    verified: int = 0
+    limited: int = 0
+
+
 class Gauges(msgspec.Struct, frozen=True):
     """What the rooms above report at a scrape."""
 
@@ -47,6 +64,12 @@ class Gauges(msgspec.Struct, frozen=True):
     connections: int = 0
     glue_share: float | None = None
     programs: ProgramState = ProgramState()
+    cores: int = 0
+    accounted_ns: int = 0  # wall time that ``compute_ns`` is about
+    compute_ns: Mapping[str, int] = {}  # core-nanoseconds by tenant; they sum to accounted_ns x cores
+    ledger_records: int | None = None
+    answers: AnswerState | None = None
+    keys: KeyState = KeyState()
 
 
 class Metrics:
@@ -151,11 +174,46 @@ class Metrics:
             sorted(dropped),
         )
         yield from single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
+        keys = gauges.keys
+        yield from single("zerolayer:auth_cache_hits_total", "counter", "Keys known already.", labels, keys.hits)
+        yield from single("zerolayer:auth_cache_misses_total", "counter", "Keys looked at.", labels, keys.misses)
+        yield from single("zerolayer:auth_verifications_total", "counter", "Signatures.", labels, keys.verified)
+        yield from single("zerolayer:limited_total", "counter", "Requests over a limit.", labels, keys.limited)
         yield from single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
         yield from single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)
+        yield from self._compute_lines(gauges)
         yield from self.promises.lines(labels)
         if gauges.glue_share is not None:
             yield from single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
+
+    def _compute_lines(self, gauges: Gauges) -> Iterator[str]:
+        labels, spent = self._labels, sorted(gauges.compute_ns.items())
+        if spent:
+            yield from single("zerolayer:engine_cores", "gauge", "Cores that steps run on.", labels, gauges.cores)
+            yield from single(
+                "zerolayer:accounted_microseconds_total",
+                "counter",
+                "Wall time; times cores it is the sum of compute.",
+                labels,
+                gauges.accounted_ns / 1000,
+            )
+            yield from family(
+                "zerolayer:compute_microseconds_total",
+                "counter",
+                "Wall time x cores, by who is charged.",
+                labels,
+                "tenant",
+                [(tenant, core_ns / 1000) for tenant, core_ns in spent],
+            )
+        answers = gauges.answers
+        if answers is not None:
+            found = [("hit", answers.hits), ("miss", answers.misses)]
+            yield from family("zerolayer:answer_cache_total", "counter", "Kept answers.", labels, "found", found)
+            yield from single("zerolayer:answer_cache_bytes", "gauge", "What they take.", labels, answers.bytes)
+        if gauges.ledger_records is not None:
+            yield from single(
+                "zerolayer:ledger_records_total", "counter", "Records written.", labels, gauges.ledger_records
+            )
 
     def _histogram(self, name: str, about: str, histogram: Histogram) -> Iterator[str]:
         yield from head(name, "histogram", about)

@@ -19,6 +19,7 @@ from zerolayer.front.greeting import greeting
 from zerolayer.front.site import ConnectionLimits
 from zerolayer.model.diagnosis import answer_signal
 from zerolayer.model.watchdog import Watchdog
+from zerolayer.observe.logs import start_logging
 from zerolayer.serve.loop_slice import shorten_slice
 from zerolayer.serve.server import GRACE_S, Server
 from zerolayer.serve.service_manager import ServiceManager
@@ -64,7 +65,8 @@ def main(effective: Effective, load: Callable[[Contract, Progress], LoadedModel]
         from zerolayer.model.load import load_model
 
         load = load_model
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log = effective.contract.log
+    start_logging(log.format, log.level, access=log.access)
     loaded = load(effective.contract, _progress)
     sys.setswitchinterval(_SWITCH_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

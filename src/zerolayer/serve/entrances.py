@@ -114,7 +114,7 @@ class Entrances:
         listen, limit = self._contract.listen, self.limit
         full = partial(over_limit, self._site, limit)
         make = self._maker(self._site, self._routers.service, self.connections)
-        sockets = bind(listen.host, listen.port, insecure=listen.open_to_others, flag="--port")
+        sockets = bind(listen.host, listen.port, insecure=self._contract.open_to_others, flag="--port")
         yield Listener(sockets, make, self.connections, limit=limit, busy=full, tls=self._tls)
         if listen.unix:
             make = self._maker(self._site, self._routers.local, self.connections)

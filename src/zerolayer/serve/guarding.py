@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from zerolayer.contract import Contract
 from zerolayer.errors import InvalidRequest
+from zerolayer.guard.budget.budgets import Budgets
 from zerolayer.guard.deadline.admission import Admission
 from zerolayer.guard.deadline.limits import of_contract
 from zerolayer.guard.encoders import MessageEncoder
 from zerolayer.guard.freshness import Freshness
-from zerolayer.guard.guard import Guard, Names, Shape
+from zerolayer.guard.guard import Guard
+from zerolayer.guard.shape import Names, Shape
 from zerolayer.model.cost import CostTable
 from zerolayer.wire.schema import Message
 
@@ -26,7 +28,9 @@ def template_tokens(template: MessageEncoder) -> int:
         return 0
 
 
-def build_guard(contract: Contract, loaded: LoadedModel, admission: Admission, cost: CostTable) -> Guard:
+def build_guard(
+    contract: Contract, loaded: LoadedModel, admission: Admission, cost: CostTable, budgets: Budgets | None = None
+) -> Guard:
     """The guard of a loaded model, as the contract has it."""
     info, vocabulary, deadline = loaded.engine.describe(), loaded.vocabulary, contract.deadline
     return Guard(
@@ -50,4 +54,6 @@ def build_guard(contract: Contract, loaded: LoadedModel, admission: Admission, c
         encoder=loaded.encoder,
         template=loaded.template,
         grammars=loaded.grammars,
+        budgets=budgets,
+        cores=max(1, info.threads),
     )

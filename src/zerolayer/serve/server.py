@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import zerolayer
 from zerolayer.contract import Contract
 from zerolayer.errors import Unavailable
 from zerolayer.front.defect import on_loop_exception
-from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.dispatch import Charges, Dispatcher
+from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.held import HeldClients
+from zerolayer.front.keeping import Keeping
 from zerolayer.front.pace import Pace
 from zerolayer.front.site import ConnectionLimits, Peer, Site
 from zerolayer.front.supervision import Supervisor
+from zerolayer.guard.answers import AnswerCache
 from zerolayer.guard.deadline.admission import build_admission
 from zerolayer.model.cost import CostTable
 from zerolayer.model.heartbeat import Heartbeat
@@ -30,10 +35,13 @@ from zerolayer.model.recorder import Recorder
 from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
+from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
+from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
+from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.guarding import build_guard
+from zerolayer.serve.records import Records
 from zerolayer.serve.tables import Rooms, Tables
 
 if TYPE_CHECKING:
@@ -65,17 +73,36 @@ class Server:
         self._sweep_s = sweep_s
         self._clock_ns = time.monotonic_ns
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
+        self.keyring = build_keyring(contract, self._clock_ns, self._helper)
+        self.book = BudgetBook(contract, self._clock_ns, self._helper, contract.listen.port)
         self._compiler = ThreadPoolExecutor(1, "zerolayer-grammar")
         self._build_engine_side(contract, loaded, watchdog)
+        self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
         self.pace = Pace(self.guard, self.dispatcher, self.held)
         site = self._build_site(limits, self.metrics, self.glue, contract)
-        rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper, self._compiler)
-        self.tables = Tables(rooms, self._clock_ns, self._render_metrics)
+        self.keeping = _build_keeping(contract)
+        rooms = Rooms(
+            contract,
+            loaded,
+            self.guard,
+            self.dispatcher,
+            self.held,
+            site,
+            self._helper,
+            self._compiler,
+            self.keeping,
+        )
+        doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
+        self.tables = Tables(rooms, self._clock_ns, self._render_metrics, doorkeeper)
         self.calls = self.tables.calls
         self.grpc_health = self.tables.grpc_health
         admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
-        self.entrances = Entrances(contract, self.tables.routers, site, admin_site)
+        try:
+            self.entrances = Entrances(contract, self.tables.routers, site, admin_site)
+        except BaseException:
+            self.records.close(self._clock_ns())
+            raise
 
     def _build_engine_side(self, contract: Contract, loaded: LoadedModel, watchdog: Watchdog | None) -> None:
         """Steps, their costs, and what is promised by them."""
@@ -91,8 +118,10 @@ class Server:
         self.steps = StepClock(
             loaded.engine, self._deliver, self._clock_ns, None, self.programs, self.heartbeat, self.recorder
         )
-        self.guard = build_guard(contract, loaded, self.admission, self.cost)
-        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue)
+        self.guard = build_guard(contract, loaded, self.admission, self.cost, self.book.budgets)
+        self.meter = ComputeMeter(self.info.threads, self.info.slots, self._clock_ns())
+        charges = Charges(self.meter, self.cost.chunk_share)
+        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue, charges)
         watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
         self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, self.recorder)
 
@@ -120,6 +149,11 @@ class Server:
     def connection_limit(self) -> int:
         """How many connections the service takes; the system may have lowered it."""
         return self.entrances.limit
+
+    @property
+    def ledger_folder(self) -> Path | None:
+        """Where requests are written down, if anywhere."""
+        return None if self.records.ledger is None else self.records.ledger.folder
 
     @property
     def worst_stall_ms(self) -> int:
@@ -155,6 +189,8 @@ class Server:
         self._compiler.shutdown(cancel_futures=True)
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
+        self.records.close(self._clock_ns())
+        self.book.close()
 
     def reload(self) -> None:
         """Read the certificate again, if there is one; open connections go on."""
@@ -177,13 +213,25 @@ class Server:
     ) -> Site:
         cors = contract.listen.cors if contract else ()
         origins = frozenset(origin.encode("ascii") for origin in cors)
-        return Site(limits, self._clock_ns, time.time, zerolayer.__version__, self._load_hint, metrics, glue, origins)
+        books = self.records.books if contract else None
+        return Site(
+            limits,
+            self._clock_ns,
+            time.time,
+            zerolayer.__version__,
+            self._load_hint,
+            metrics,
+            glue,
+            origins,
+            books=books,
+        )
 
     def _load_hint(self) -> bytes:
         return b"free=%d;next_ms=%d;derate=1.00;epoch=0" % (self.slots.free, self.slots.next_free_ms())
 
     def _render_metrics(self) -> bytes:
-        info = self.info
+        info, ledger = self.info, self.records.ledger
+        self.meter.rest(self.steps.step_began_ns or self._clock_ns())
         return self.metrics.render(
             Gauges(
                 running=self.dispatcher.running,
@@ -193,8 +241,21 @@ class Server:
                 connections=len(self.connections),
                 glue_share=self.glue.share(self._clock_ns()),
                 programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
+                cores=self.meter.cores,
+                accounted_ns=self.meter.wall_ns,
+                compute_ns=self.meter.totals,
+                answers=_answers(self.keeping),
+                ledger_records=None if ledger is None else ledger.records,
+                keys=self._key_state(),
             )
         )
+
+    def _key_state(self) -> KeyState:
+        limited = self.book.budgets.refused
+        if self.keyring is None:
+            return KeyState(limited=limited)
+        counts = self.keyring.authenticator.counts
+        return KeyState(counts.hits, counts.misses, counts.verified, limited)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""
@@ -203,6 +264,10 @@ class Server:
         self._supervisor.look(now)
         self.grpc_health.refresh()  # after the look, so that it tells what was seen
         self.pace.sweep(now)
+        self.records.sweep(now, self.guard)
+        if self.keyring is not None:
+            self.keyring.look()
+        self.book.sweep(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:
@@ -214,3 +279,18 @@ class Server:
                 return False
             await asyncio.sleep(0.01)
         return True
+
+
+def _build_keeping(contract: Contract) -> Keeping | None:
+    """The cache of whole answers, if the contract has one."""
+    cache = contract.cache
+    if not cache.answers_mb:
+        return None
+    return Keeping(AnswerCache(cache.answers_mb << 20, cache.tenant_share), contract.limits.default_max_tokens)
+
+
+def _answers(keeping: Keeping | None) -> AnswerState | None:
+    if keeping is None:
+        return None
+    cache = keeping.cache
+    return AnswerState(cache.hits, cache.misses, cache.bytes)

@@ -15,6 +15,7 @@ from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.description import Description
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.exchange import Action
 from zerolayer.front.gate import Gate, hosts_of
 from zerolayer.front.generate import Answer, Generator
@@ -24,6 +25,10 @@ from zerolayer.front.grpc_inference import SERVICE, GrpcFraming, inference_metho
 from zerolayer.front.grpc_reflection import Reflection
 from zerolayer.front.held import HeldClients
 from zerolayer.front.inference import Inference
+from zerolayer.front.keeping import Keeping
+from zerolayer.front.leases import ADMIN_PATH as ADMIN_LEASES
+from zerolayer.front.leases import PATH as LEASES
+from zerolayer.front.leases import Leases
 from zerolayer.front.responses import ResponseAnswers, Responses
 from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
@@ -51,13 +56,21 @@ class Rooms:
     site: Site
     helper: Executor
     compiler: Executor
+    keeping: Keeping | None = None
 
 
 class Tables:
-    """All answers of one server; ``render_metrics`` gives the body of ``/metrics``."""
+    """All answers of one server; ``render_metrics`` gives the body of ``/metrics``, ``doorkeeper`` asks for keys."""
 
-    def __init__(self, rooms: Rooms, clock_ns: Callable[[], int], render_metrics: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        rooms: Rooms,
+        clock_ns: Callable[[], int],
+        render_metrics: Callable[[], bytes],
+        doorkeeper: Doorkeeper | None = None,
+    ) -> None:
         self._rooms = rooms
+        self._doorkeeper = doorkeeper
         self._limits = body_limits(rooms.contract)
         self.models = self._build_models()
         self._transcripts = Transcripts(rooms.loaded.vocabulary, rooms.loaded.tool_format)
@@ -66,8 +79,11 @@ class Tables:
         self.grpc_health = GrpcHealth(lambda: guard.closed, frozenset({SERVICE}))
         counter = TokenCounter(guard, self._limits, rooms.helper)
         self.calls = Calls(self._methods(counter), clock_ns, rooms.site.limits.body_bytes)
+        leases = Leases(guard.budgets)
         self.service_paths = self._service(counter, health)
-        self.routers = self._build_routers(self.service_paths, admin_table(render_metrics, health))
+        between_nodes = {LEASES: {"POST": leases.service}}
+        admin = {**admin_table(render_metrics, health), ADMIN_LEASES: {"POST": leases.admin}}
+        self.routers = self._build_routers({**self.service_paths, **between_nodes}, admin)
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
         inference = self._inference(HttpFraming(), counter)
@@ -92,9 +108,9 @@ class Tables:
         hosts, admin_hosts = hosts_of(listen)
         origins = self._rooms.site.origins
         return Routers(
-            service=Routes(Gate(hosts, origins, BODY_MEDIA), table, self.calls),
+            service=Routes(Gate(hosts, origins, BODY_MEDIA), table, self.calls, self._doorkeeper),
             # No browser and no foreign name reaches a Unix socket, and gRPC gives its path as the host.
-            local=Routes(Gate(origins=origins, media=BODY_MEDIA), table, self.calls),
+            local=Routes(Gate(origins=origins, media=BODY_MEDIA), table, self.calls, self._doorkeeper),
             admin=Routes(Gate(admin_hosts), admin),
         )
 
@@ -116,6 +132,7 @@ class Tables:
             compiler=rooms.compiler,
             held=rooms.held,
             answer=answer,
+            keeping=rooms.keeping,
         )
 
     def _build_models(self) -> Models:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from zerolayer.errors import SlotsBusy, Unavailable, ZerolayerError
+from zerolayer.errors import RetryLater, Unavailable, ZerolayerError
 from zerolayer.wire.openai_reply import ModelCard
 from zerolayer.wire.schema import Account, Usage
 
@@ -139,7 +139,7 @@ def error_body(error: ZerolayerError, request_id: str) -> bytes:
     """``{"type": "error", ...}``; ``details.error_code`` is our stable code, as the SDK's ``error_code`` shows it."""
     status = error_status(error)
     kind = _KINDS.get(status) or ("invalid_request_error" if status < 500 else "api_error")
-    retry_after_ms = error.retry_after_ms if isinstance(error, SlotsBusy) else None
+    retry_after_ms = error.retry_after_ms if isinstance(error, RetryLater) else None
     return _encode(_ErrorReply(_Error(kind, error.message, _Details(error.code), retry_after_ms), request_id))
 
 

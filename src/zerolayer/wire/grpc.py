@@ -11,8 +11,9 @@ from typing import Final
 from zerolayer.errors import (
     BeyondHorizon,
     BodyTooLarge,
+    BudgetSpent,
     InvalidRequest,
-    SlotsBusy,
+    RetryLater,
     Unavailable,
     UnknownMethod,
     ZerolayerError,
@@ -110,10 +111,10 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
         (b"grpc-status", b"%d" % error.grpc_code),
         (b"grpc-message", percent_encoded(error.message)),
     )
-    if isinstance(error, SlotsBusy):
+    if isinstance(error, RetryLater):
         ticket = () if error.ticket is None else ((b"zl-ticket", error.ticket.encode("ascii")),)
         return (*trailers, *ticket, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
-    if isinstance(error, BeyondHorizon):
+    if isinstance(error, (BeyondHorizon, BudgetSpent)):
         return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
     if isinstance(error, Unavailable):  # a server that drains comes back as another process in about that time
         return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % _AWAY_MS))

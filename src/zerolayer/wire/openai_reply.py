@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from zerolayer.errors import SlotsBusy, ZerolayerError
+from zerolayer.errors import RetryLater, ZerolayerError
 from zerolayer.wire.schema import Account, FinishReason, Route, ToolCall, Usage
 
 FINGERPRINT = "fp_zerolayer"
@@ -161,16 +161,16 @@ def usage_member(usage: Usage) -> bytes:
 
 def error_body(error: ZerolayerError) -> bytes:
     """``{"error": {...}}``; a refusal for lack of slots also says ``retry_after_ms``."""
-    if isinstance(error, SlotsBusy):
-        return (b"%d" % error.retry_after_ms).join(_busy_parts(error.template))
+    if isinstance(error, RetryLater):
+        return (b"%d" % error.retry_after_ms).join(_later_parts(error.template, error.kind, error.code))
     member = _Error(error.message, error.kind, error.param, error.code)
     return b'{"error":' + msgspec.json.encode(member) + b"}"
 
 
 @lru_cache(64)
-def _busy_parts(template: str) -> tuple[bytes, ...]:
+def _later_parts(template: str, kind: str, code: str) -> tuple[bytes, ...]:
     """The bytes before, between and after the places where the milliseconds stand: under load this is most replies."""
-    member = _Error(template, SlotsBusy.kind, None, SlotsBusy.code)
+    member = _Error(template, kind, None, code)
     head, _, tail = (b'{"error":' + msgspec.json.encode(member) + b"}").rpartition(b"}}")
     return (*(head + b',"retry_after_ms":').split(b"{ms}"), b"}}" + tail)
 

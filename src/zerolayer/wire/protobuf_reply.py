@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from zerolayer.errors import SlotsBusy, ZerolayerError
+from zerolayer.errors import RetryLater, ZerolayerError
 from zerolayer.wire.protobuf import bytes_field, float_field, message_field, varint, varint_field
 from zerolayer.wire.schema import Account, FinishReason, TokenLogprob, Usage
 
@@ -53,7 +53,7 @@ def error_message(error: ZerolayerError) -> bytes:
         bytes_field(1, error.code.encode())
         + bytes_field(2, error.message.encode())
         + bytes_field(3, (error.param or "").encode())
-        + varint_field(4, error.retry_after_ms if isinstance(error, SlotsBusy) else 0)
+        + varint_field(4, error.retry_after_ms if isinstance(error, RetryLater) else 0)
         + varint_field(5, error.status)
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zerolayer.errors import SlotsBusy, ZerolayerError
+from zerolayer.errors import RetryLater, ZerolayerError
 from zerolayer.wire.openai_logprobs import LogprobWriter, TokenBytes
 from zerolayer.wire.schema import Account, CallDelta, FinishReason, Route, TokenLogprob, Usage
 
@@ -161,7 +161,7 @@ class ResponseWriter:
     def fail(self, error: ZerolayerError) -> bytes:
         """What went wrong after the 200 was sent."""
         self._close("incomplete")
-        told = _Error("rate_limit_exceeded" if isinstance(error, SlotsBusy) else "server_error", error.message)
+        told = _Error("rate_limit_exceeded" if isinstance(error, RetryLater) else "server_error", error.message)
         return self._whole("response.failed", self._response("failed", error=told))
 
     # The items.

@@ -228,4 +228,5 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
     first_token_ms: int = 0  # the other two limits
     per_token_ms: int = 0
     age_ms: int | None = None  # of the input, where its age was told
+    compute_us: int = 0  # what it cost: its share of its steps, wall time x cores of the engine
     stale: bool = False  # it is older than allowed, and the contract says to answer nonetheless

@@ -1,0 +1,210 @@
+"""Whether a server is after many requests where it was before: memory, descriptors, tasks, slots, budgets.
+
+    .venv/bin/python bench/soak.py --json FILE
+
+100,000 requests, 30 % of whose clients go away (before the first token, between tokens, or with half a request sent),
+over the mock engine in this process, with ledger, budgets and metrics on. About 5 minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+from in_process import loaded, machine
+
+from zerolayer import contract
+from zerolayer.guard.ledger.record import Entry, Outcome
+from zerolayer.guard.ledger.segment import Chain
+from zerolayer.serve.command import running
+from zerolayer.serve.server import Server
+
+ABORTS = 0.3
+WORKERS = 10  # of 16 slots: what aborts leave behind for a step takes some, and now and then all
+WARM = 2000  # requests before the first look: buffers and caches reach their size
+MEMORY_MB = 8.0  # that a process may have grown by
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--json", metavar="FILE", type=Path)
+    options = parser.parse_args()
+    print(f"about {max(1, options.requests // 20_000)} minutes ...", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as folder, loaded(engine="mock:step_us=300", slots="16") as model:
+        result = uvloop.run(soak(model, Path(folder), options.requests, tell))
+    print()
+    for name, (before, after) in result["looks"].items():
+        print(f"{name:<22}{before:>14,.1f}{after:>14,.1f}")
+    print(f"{result['requests']:,} requests, {result['outcomes']}, {result['per_s']:,.0f} a second")
+    print("as before" if result["as_before"] else "NOT as before")
+    if options.json:
+        options.json.write_text(json.dumps(result | {"version": 1, "machine": machine()}, indent=2) + "\n")
+    return 0 if result["as_before"] else 1
+
+
+def tell(done: int, of: int) -> None:
+    print(f"\r{done:,} of {of:,} requests", end="", file=sys.stderr, flush=True)
+
+
+async def soak(model: Any, folder: Path, requests: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    """Serve ``requests`` requests in this loop, with clients on another thread, and look before and after."""
+    given = contract.load(None, {}, {"port": "0", "admin": "127.0.0.1:0", "ledger": str(folder / "ledger")}).contract
+    tenants = msgspec.structs.replace(
+        given.tenants, concurrent=1000, tokens_per_minute=4_000_000_000, state=str(folder / "budgets")
+    )
+    context = msgspec.structs.replace(given.context, slots=16)
+    given = msgspec.structs.replace(given, tenants=tenants, context=context)
+    async with running(given, model) as server:
+        await clients(server, min(WARM, requests), progress)
+        before = await look(server)
+        started = time.monotonic()
+        await clients(server, requests, progress)
+        took = time.monotonic() - started
+        after = await look(server)
+    counts: dict[str, int] = {}
+    for link in Chain(folder / "ledger"):
+        record = link.record()
+        if isinstance(record, Entry):
+            name = Outcome(record.outcome).name.lower()
+            counts[name] = counts.get(name, 0) + 1
+    exact = all(before[name] == after[name] for name in before if name != "memory_mb")
+    return {
+        "requests": requests,
+        "per_s": requests / took,
+        "outcomes": counts,
+        "looks": {name: (before[name], after[name]) for name in before},
+        "as_before": exact and after["memory_mb"] - before["memory_mb"] <= MEMORY_MB,
+    }
+
+
+async def look(server: Server) -> dict[str, float]:
+    """What a server holds once nothing runs. What is held for budgets is summed over all accounts."""
+    deadline = time.monotonic() + 10
+    while (server.slots.free < server.info.slots or server.connections) and time.monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    gc.collect()
+    accounts = server.guard.budgets.accounts()
+    memory_mb, descriptors = process()
+    return {
+        "memory_mb": memory_mb,
+        "descriptors": descriptors,
+        "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(),
+        "free slots": server.slots.free,
+        "running": server.dispatcher.running,
+        "held clients": len(server.held),
+        "connections": len(server.connections),
+        "held requests": sum(account.held_requests for account in accounts),
+        "held tokens": sum(account.held_tokens for account in accounts),
+        "held compute us": sum(account.held_us for account in accounts),
+        "budgeted as running": sum(account.running for account in accounts),
+    }
+
+
+def process() -> tuple[float, int]:
+    """Resident memory in MB, and open descriptors."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def clients(server: Server, requests: int, progress: Callable[[int, int], None]) -> None:
+    """``requests`` requests of ``WORKERS`` clients; each connection serves some, an abort ends it."""
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, lambda: asyncio.run(_crowd(server, requests, progress)))
+
+
+async def _crowd(server: Server, requests: int, progress: Callable[[int, int], None]) -> None:
+    left = iter(range(requests))
+    await asyncio.gather(*[_client(server, left, random.Random(seed), requests, progress) for seed in range(WORKERS)])
+    progress(requests, requests)
+
+
+async def _client(
+    server: Server, left: Iterator[int], chance: random.Random, of: int, progress: Callable[[int, int], None]
+) -> None:
+    port, model = server.port, server.guard.names.served
+    connection = None
+    for number in left:
+        if number % 1000 == 0:
+            progress(number, of)
+        if connection is None:
+            connection = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = connection
+        request = _request(chance, model)
+        if chance.random() < ABORTS:
+            await _abort(reader, writer, request, chance)
+            connection = None
+        elif not await _ask(reader, writer, request):
+            connection = None
+    if connection is not None:
+        connection[1].close()
+
+
+def _request(chance: random.Random, model: str) -> bytes:
+    body = json.dumps(
+        {
+            "model": model,
+            "prompt": "word " * chance.randint(1, 20),
+            "max_tokens": chance.randint(1, 8),
+            "stream": chance.random() < 0.5,
+        }
+    ).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    return head + b"content-length: %d\r\n\r\n" % len(body) + body
+
+
+async def _abort(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, chance: random.Random
+) -> None:
+    """Go away: with half a request sent, before anything came back, or after some bytes did."""
+    kind = chance.randrange(3)
+    writer.write(request[: len(request) // 2] if kind == 0 else request)
+    if kind == 2:
+        await reader.read(64)
+    elif kind == 1:
+        await asyncio.sleep(chance.random() * 0.002)
+    writer.transport.abort()
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> bool:
+    """Read a whole reply, coming back when that is asked for. Whether the connection can be used again."""
+    try:
+        writer.write(request)
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        while b"retry-after-ms:" in head:
+            await reader.readexactly(_number(head, b"content-length:"))
+            await asyncio.sleep(_number(head, b"retry-after-ms:") / 1000)
+            writer.write(request)
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        if b"transfer-encoding: chunked" in head:
+            while size := int(await reader.readuntil(b"\r\n"), 16):
+                await reader.readexactly(size + 2)
+            await reader.readexactly(2)
+        else:
+            await reader.readexactly(_number(head, b"content-length:"))
+    except (OSError, asyncio.IncompleteReadError):
+        writer.transport.abort()
+        return False
+    return b"connection: close" not in head
+
+
+def _number(head: bytes, name: bytes) -> int:
+    return int(head.partition(name)[2].partition(b"\r\n")[0])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

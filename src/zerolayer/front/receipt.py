@@ -1,0 +1,189 @@
+"""What is written down of a request: collected while it runs, filed once, just before its last bytes leave."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from zerolayer.errors import RetryLater, Unavailable, ZerolayerError
+from zerolayer.guard.identity import Identity
+from zerolayer.guard.ledger.audit import Audit, Level
+from zerolayer.guard.ledger.ledger import Ledger
+from zerolayer.guard.ledger.record import MODEL_BYTES, Entry, Flag, Match, Meter, Outcome, fit
+from zerolayer.guard.spent import Spent
+from zerolayer.observe.compute import IDLE, ComputeMeter
+from zerolayer.observe.stages import StageClock
+
+_access = logging.getLogger("zerolayer.access")
+
+RECORDED: Final[Mapping[str, bytes]] = {
+    "/v1/chat/completions": b"chat.completions",
+    "/v1/completions": b"completions",
+    "/v1/messages": b"messages",
+    "/v1/responses": b"responses",
+    "/v1/generate": b"generate",
+    "/zerolayer.v1.Inference/Generate": b"grpc.generate",
+}
+"""The paths whose requests the ledger tells of, and their names in it."""
+
+# A refusal that says when to come back is no end; the request is recorded when it comes again.
+_NOT_FOR_GOOD: Final = (RetryLater, Unavailable)
+_US: Final = 1000  # nanoseconds
+# Plain numbers: this runs once a request.
+_STREAMED, _ANSWER_CACHED, _UNNAMED = int(Flag.STREAMED), int(Flag.ANSWER_CACHED), int(Flag.UNNAMED)
+_METER_NS: Final = 60_000_000_000  # between two records of compute that is in no request's
+
+
+class Work(Protocol):
+    """One answer that runs for a request."""
+
+    compute_ns: int
+
+    def spent(self) -> Spent:
+        """What ran so far."""
+
+
+class Watch(Protocol):
+    """Looks at the tokens of an answer as they come."""
+
+    def matches(self) -> Sequence[Match]:
+        """What is to be kept of them."""
+
+
+class Receipt:
+    """Mutable, one a request. ``works`` are its answers, ``sharing`` those whose prompt another one counts."""
+
+    __slots__ = (
+        "answer_cached", "code", "deadline_ms", "first_token_ns", "max_tokens", "outcome", "route", "sharing",
+        "watches", "works",
+    )  # fmt: skip
+
+    def __init__(self, route: bytes) -> None:
+        self.route = route
+        self.code = ""
+        self.outcome = Outcome.ABORTED  # unless something else is said before the end
+        self.works: list[Work] = []
+        self.sharing: list[Work] = []
+        self.watches: list[Watch] = []
+        self.max_tokens = 0
+        self.deadline_ms = 0
+        self.first_token_ns = 0
+        self.answer_cached = False
+
+    def began(self, work: Work, max_tokens: int, deadline_ms: int, *, counts: bool = True) -> None:
+        """An answer has its slot. ``counts``: its prompt is not the one of an answer before it."""
+        self.works.append(work)
+        if not counts:
+            self.sharing.append(work)
+        self.max_tokens = max(self.max_tokens, max_tokens)
+        self.deadline_ms = deadline_ms
+
+    def finished(self, reason: str) -> None:
+        """The reply will be complete."""
+        self.outcome, self.code = Outcome.FINISHED, reason
+
+    def failed(self, error: ZerolayerError) -> None:
+        """The reply will be an error, or be cut by one."""
+        self.outcome, self.code = (Outcome.FAILED if self.works else Outcome.REFUSED), error.code
+        if not self.works and isinstance(error, _NOT_FOR_GOOD):
+            self.route = b""
+
+
+class Books:
+    """Where receipts go: the ledger and the access log. On the loop. Without a ledger only the log is left."""
+
+    def __init__(
+        self, ledger: Ledger | None, model: str, audit: Audit, meter: ComputeMeter, *, access: bool = False
+    ) -> None:
+        self._ledger = ledger
+        self._model = fit(model, MODEL_BYTES)
+        self._audit = audit
+        self._meter = meter
+        self._access = access
+        self._tenants: dict[str, tuple[bytes, bool]] = {}  # the name, and whether more is told
+        self._metered_ns = meter.started_ns
+        self._idle_ns = 0
+
+    @property
+    def audit(self) -> Audit:
+        """How much is kept of whom."""
+        return self._audit
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """Where records go, if anywhere."""
+        return self._ledger
+
+    def file(
+        self, receipt: Receipt, identity: Identity, request_id: str, status: int, stages: StageClock, streamed: bool
+    ) -> None:
+        """Write down a request that ends now."""
+        if not receipt.route:
+            return
+        known = self._tenants.get(identity.tenant)
+        if known is None:
+            named = self._audit.level(identity.tenant) is not Level.OFF
+            known = self._tenants[identity.tenant] = (identity.tenant.encode(), named)
+        tenant, named = known
+        prompt = cached = output = core_ns = 0
+        for work in receipt.works:
+            spent = work.spent()
+            output += spent.output_tokens
+            core_ns += work.compute_ns
+            if work not in receipt.sharing:
+                prompt += spent.prompt_tokens
+                cached += spent.cached_tokens
+        flags = (_STREAMED if streamed else 0) | (_ANSWER_CACHED if receipt.answer_cached else 0)
+        if named:
+            first_us = (receipt.first_token_ns - stages.started_ns) // _US if receipt.first_token_ns else 0
+            entry = Entry(
+                tenant, identity.key_id, self._model, request_id.encode(), receipt.route, receipt.code.encode(),
+                receipt.outcome, status, flags, prompt, cached, output, receipt.max_tokens, core_ns, first_us,
+                receipt.deadline_ms, tuple([nanoseconds // _US for nanoseconds in stages.spent_ns()]),
+            )  # fmt: skip
+        else:
+            entry = Entry(
+                tenant, identity.key_id, self._model, b"", b"", b"", receipt.outcome, status, flags | _UNNAMED,
+                prompt, cached, output, receipt.max_tokens, core_ns, 0, receipt.deadline_ms,
+            )  # fmt: skip
+        if self._ledger is not None:
+            for watch in receipt.watches:
+                for match in watch.matches():
+                    self._ledger.append(match)
+            self._ledger.append(entry)
+        if self._access:
+            _log_access(entry)
+
+    def meter(self, now_ns: int, *, last: bool = False) -> None:
+        """Once a minute, and with ``last`` now: compute that no request's record holds, so that all records sum up."""
+        span = now_ns - self._metered_ns
+        if self._ledger is None or (span < _METER_NS and not last):
+            return
+        meter = self._meter
+        for tenant, core_ns in meter.take_unrecorded().items():
+            if tenant != IDLE:
+                self._ledger.append(Meter(tenant.encode(), core_ns, model=self._model))
+        idle = meter.totals[IDLE]
+        wall_ns = meter.started_ns + meter.wall_ns - self._metered_ns
+        idle_ns, self._idle_ns = idle - self._idle_ns, idle
+        self._ledger.append(Meter(IDLE.encode(), idle_ns, wall_ns // _US, meter.cores, self._model))
+        self._metered_ns += wall_ns
+
+
+def _log_access(entry: Entry) -> None:
+    _access.info(
+        "request",
+        extra={
+            "tenant": entry.tenant.decode(),
+            "request_id": entry.request_id.decode(),
+            "route": entry.route.decode(),
+            "status": entry.status,
+            "outcome": Outcome(entry.outcome).name.lower(),
+            "code": entry.code.decode(),
+            "prompt_tokens": entry.prompt_tokens,
+            "completion_tokens": entry.completion_tokens,
+            "compute_us": entry.core_ns // _US,
+            "took_us": sum(entry.stages_us),
+        },
+    )
