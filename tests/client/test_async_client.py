@@ -188,9 +188,9 @@ def test_cancelling_the_task_closes_the_connection(silent) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (client.statistics.answered, client.statistics.failed) == (0, 1)
+        assert await asyncio.to_thread(silent.left.wait, 5)
 
     asyncio.run(ask())
-    assert silent.left.wait(5)
 
 
 def test_waits_are_told_and_slept_on_the_given_clock(scripted, http) -> None:

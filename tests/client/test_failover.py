@@ -20,6 +20,7 @@ from zerolayer.client.errors import CutStream
 from zerolayer.client.retry import RetryPolicy
 
 TOKENS = 8
+WORKERS = 9  # one more than two nodes have slots for: all three are needed, whatever the prompts hash to
 PATIENT = RetryPolicy(spare=100)  # a slow machine makes refusals that say nothing about failover
 
 
@@ -111,7 +112,7 @@ class Load:
 def test_no_call_fails_when_a_node_is_killed_under_load_and_its_return_is_noticed(nodes) -> None:
     async def run() -> None:
         client = AsyncClient([node.url for node in nodes], retry=PATIENT)
-        load = Load(client, workers=9)
+        load = Load(client, WORKERS)
         await load.reach(30)
         assert set(load.answers) == {node.url for node in nodes}
         nodes[0].process.kill()
@@ -131,7 +132,7 @@ def test_no_call_fails_when_a_node_is_killed_under_load_and_its_return_is_notice
 def test_no_call_fails_while_all_nodes_are_restarted_in_turn(nodes) -> None:
     async def run() -> None:
         client = AsyncClient([node.url for node in nodes], retry=PATIENT)
-        load = Load(client, workers=6)
+        load = Load(client, WORKERS)
         await load.reach(20)
         for place, node in enumerate(nodes):
             node.process.send_signal(signal.SIGTERM)
@@ -147,7 +148,7 @@ def test_no_call_fails_while_all_nodes_are_restarted_in_turn(nodes) -> None:
 def test_a_node_that_hangs_costs_its_calls_no_more_than_the_wait_that_was_allowed(nodes) -> None:
     async def run() -> None:
         client = AsyncClient([node.url for node in nodes], retry=PATIENT, answer_within_s=2.0, timeout_s=2.0)
-        load = Load(client, workers=6)
+        load = Load(client, WORKERS)
         await load.reach(20)
         nodes[2].process.send_signal(signal.SIGSTOP)
         await load.reach(40)
