@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 RECV_BYTES = 1 << 14
 TAIL_BYTES = 4096  # the last event of a stream, with its usage and account, fits in this
 MAX_HEAD_BYTES = 1 << 16
+_FIRST_TOKEN = re.compile(rb"first_token=(\d+)")
 _COMPLETION_TOKENS = re.compile(rb'"completion_tokens":\s*(\d+)')
 
 
@@ -39,6 +40,7 @@ class Record:
     error: str = ""
     attempts: list[tuple[int, int, float]] = field(default_factory=list)  # refused: sent, answered, booked after ms
     last_sent_ns: int = 0  # the attempt that decided
+    first_token_ms: float | None = None  # promised
 
     @property
     def ok(self) -> bool:
@@ -54,6 +56,7 @@ class Reply:
         self.arrivals: list[tuple[int, int]] = []
         self.reusable = True
         self.retry_after_ms: float | None = None
+        self.first_token_ms: float | None = None  # promised for this reply
         self.booked = False  # the time to come again is held for this client
         self.error = ""
         self._head = b""
@@ -117,6 +120,8 @@ class Reply:
             self._left = int(headers[b"content-length"])
         self.reusable = headers.get(b"connection") != b"close" and (self._chunked or self._left is not None)
         self.booked = b"x-zl-ticket" in headers
+        promised = _FIRST_TOKEN.search(headers.get(b"x-zl-deadline-ms", b""))
+        self.first_token_ms = float(promised[1]) if promised else None
         if b"retry-after-ms" in headers:
             self.retry_after_ms = float(headers[b"retry-after-ms"])
         elif b"retry-after" in headers:
@@ -355,6 +360,7 @@ class LoadLoop:
         assert job is not None
         record = job.record
         record.end_ns, record.status, record.error = self._clock_ns(), reply.status, error
+        record.first_token_ms = reply.first_token_ms
         if record.ok:
             record.tokens, record.arrivals = reply.tokens, reply.arrivals
         self.records.append(record)

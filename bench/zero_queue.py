@@ -7,7 +7,7 @@ are told to, at most twice. A stub that refuses everything is the control for re
 
     python bench/zero_queue.py                              the bundled model
     python bench/zero_queue.py --engine mock:step_us=5000 --retries 30000
-    python bench/zero_queue.py --peer vllm=http://127.0.0.1:8100 --json-out result.json
+    python bench/zero_queue.py --slower --peer vllm=http://127.0.0.1:8100 --json result.json
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import argparse
 import contextlib
 import gc
 import json
+import os
 import random
-import statistics
+import signal
 import subprocess
 import sys
 import time
@@ -26,13 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from figures import percentile, token_times
+from in_process import show
 from lean_client import LoadLoop, Record
 from own_server import free_port, own_server
+from queue_figures import Alone, figures, spread, step_ms, verdicts, whole_ms
 from serve import Target, Work, arrivals, first_model
 
-EARLY_MS = 5.0
 ATTEMPTS = 3  # a stock client's: one and two retries
-SIGN = b"x-stainless-retry-count: 0\r\n"  # what such a client sends; the load loop counts it up
+FIRST = b"x-stainless-retry-count: 0\r\n"  # what such a client sends; the load loop counts it up
+LAST = b"x-stainless-retry-count: 2\r\n"  # it will not come again: nothing is booked for it
 
 
 class Bench:
@@ -43,144 +46,113 @@ class Bench:
         self._work = Work(options.prompt_words, options.output_tokens, 0.0, options.seed)
         self.rows: list[dict[str, Any]] = []
 
-    def measure(self, target: Target) -> None:
-        """Idle latency, capacity, pulses, Poisson."""
-        options = self._options
-        self._closed(target, "warm-up", 1, 2)
-        idle = percentile(_whole(self._closed(target, "idle", 1, 8)), 50) or 0.0
-        crowd = self._closed(target, "capacity", options.slots, 6 * options.slots)
-        span = max(record.end_ns for record in crowd) - min(record.sent_ns for record in crowd)
-        capacity = len(crowd) / span * 1e9
-        beside = percentile(_whole(crowd), 50) or 0.0
-        records = []
-        for number in range(options.pulses):
-            records += self._open(target, f"pulse {number}", [0.0] * options.pulse)
-        self._keep(target, f"pulses of {options.pulse}", records, idle, beside, capacity)
+    def measure(self, target: Target, pid: int | None = None) -> None:
+        """Idle latency, capacity, pulses, Poisson. ``pid`` is that of a server of our own."""
+        options, alone = self._options, self._alone(target)
+        pulses = [self._open(target, f"pulse {number}", [0.0] * options.pulse) for number in range(options.pulses)]
+        self._keep(
+            target,
+            f"pulses of {options.pulse}",
+            [record for pulse in pulses for record in pulse],
+            alone,
+            pid,
+            spread(pulses, alone.first),
+        )
         for share in (0.5, 0.9, 1.5):
-            offsets = arrivals(random.Random(f"{options.seed}/{share}"), share * capacity, options.duration)
-            self._keep(target, f"poisson {share}", self._open(target, f"p {share}", offsets), idle, beside, capacity)
+            offsets = arrivals(random.Random(f"{options.seed}/{share}"), share * alone.capacity, options.duration)
+            self._keep(target, f"poisson {share}", self._open(target, f"p {share}", offsets), alone, pid)
+        bare = self._open(target, "bare", offsets, retry=False, sign=LAST)
+        self._keep(target, "poisson 1.5, nothing booked", bare, alone, pid)
 
-    def until_retries(self, target: Target, count: int) -> None:
+    def until_retries(self, target: Target, count: int, pid: int) -> None:
         """Overload until ``count`` booked retries were made."""
-        crowd = self._closed(target, "capacity", self._options.slots, 6 * self._options.slots)
-        span = max(record.end_ns for record in crowd) - min(record.sent_ns for record in crowd)
-        capacity, records, number = len(crowd) / span * 1e9, [], 0
-        while sum(len(record.attempts) for record in records) < count:
-            offsets = arrivals(random.Random(f"retries {number}"), 1.3 * capacity, self._options.duration)
-            records += self._open(target, f"retries {number}", offsets)
-            number += 1
-        self._keep(target, f"{count} retries", records, 0.0, 0.0, capacity)
+        options, alone = self._options, self._alone(target)
+        records: list[Record] = []
+        made = number = 0
+        while made < count:
+            offsets = arrivals(random.Random(f"retries {number}"), 1.3 * alone.capacity, options.duration)
+            new = self._open(target, f"retries {number}", offsets)
+            records, number = records + new, number + 1
+            made += sum(told >= 0 for record in new for _, _, told in record.attempts)
+            print(f"  {made} of {count} booked retries", file=sys.stderr, flush=True)
+        self._keep(target, f"{count} retries", records, alone, pid)
 
     def refusals(self, control: str, pulses: int) -> None:
         """The same pulses against the stub."""
-        target, records = Target("control", control, "none"), []
+        target, records = Target("control", control, "none"), list[Record]()
         for number in range(pulses):
             records += self._open(target, f"pulse {number}", [0.0] * self._options.pulse, retry=False)
-        self._keep(target, f"pulses of {self._options.pulse}", records, 0.0, 0.0, 0.0)
+        self._keep(target, f"pulses of {self._options.pulse}", records, Alone())
+
+    def _alone(self, target: Target) -> Alone:
+        slots = self._options.slots
+        self._closed(target, "warm-up", 1, 2)
+        lone = self._closed(target, "idle", 1, 8)
+        crowd = self._closed(target, "capacity", slots, 6 * slots)
+        span = max(record.end_ns for record in crowd) - min(record.sent_ns for record in crowd)
+        first = [(token_times(record)[0] - record.sent_ns) / 1e6 for record in lone if record.arrivals]
+        return Alone(
+            percentile(whole_ms(lone), 50) or 0.0,
+            percentile(first, 50) or 0.0,
+            percentile(whole_ms(crowd), 50) or 0.0,
+            step_ms(crowd) / step_ms(lone),
+            len(crowd) / span * 1e9,
+        )
 
     def _closed(self, target: Target, label: str, workers: int, count: int) -> list[Record]:
         with _loop(target.url) as loop:
             return loop.closed(self._payloads(target, label, count), workers)
 
-    def _open(self, target: Target, label: str, offsets: Sequence[float], *, retry: bool = True) -> list[Record]:
+    def _open(
+        self, target: Target, label: str, offsets: Sequence[float], *, retry: bool = True, sign: bytes = FIRST
+    ) -> list[Record]:
         with _loop(target.url, retry=retry) as loop:
-            return loop.open(self._payloads(target, label, len(offsets)), offsets)
+            return loop.open(self._payloads(target, label, len(offsets), sign), offsets)
 
-    def _payloads(self, target: Target, label: str, count: int) -> list[bytes]:
+    def _payloads(self, target: Target, label: str, count: int, sign: bytes = FIRST) -> list[bytes]:
         plain = self._work.payloads(target, label, count)
-        return [payload.replace(b"\r\n", b"\r\n" + SIGN, 1) for payload in plain]
+        return [payload.replace(b"\r\n", b"\r\n" + sign, 1) for payload in plain]
 
     def _keep(
-        self, target: Target, run: str, records: list[Record], idle: float, beside: float, capacity: float
+        self,
+        target: Target,
+        run: str,
+        records: list[Record],
+        alone: Alone,
+        pid: int | None = None,
+        spread: float | None = None,
     ) -> None:
-        row = {"server": target.name, "run": run} | figures(records, idle, beside, capacity, self._options.grace_ms)
+        row = {"server": target.name, "run": run} | figures(records, alone, self._options.grace_ms)
+        row["spread"] = spread
+        if row["admitted and late"] and pid is not None:
+            row["steps that were over their bound"] = outliers(pid)
         self.rows.append(row)
         print(f"\n{target.name}, {run}")
         for name, value in row.items():
             if name not in ("server", "run") and value is not None:
-                print(f"  {name:34} {value if isinstance(value, int | str | list | dict) else f'{value:.3f}'}")
+                print(f"  {name:40} {value if isinstance(value, int | str | list | dict) else f'{value:.3f}'}")
 
 
-def figures(records: Sequence[Record], idle: float, beside: float, capacity: float, grace_ms: float) -> dict[str, Any]:
-    """One run. Times of admitted requests run from the send of the attempt that was admitted; milliseconds."""
-    served = [record for record in records if record.ok]
-    whole = _whole(served)
-    first = [(token_times(record)[0] - _began(record)) / 1e6 for record in served if record.arrivals]
-    refused = [(answered - sent) / 1e6 for record in records for sent, answered, _ in record.attempts]
-    start, last = min(record.intended_ns for record in records), max(record.intended_ns for record in records)
-    span = max(record.end_ns for record in records) - start
-    arriving = sum(record.end_ns <= last for record in served) / (last - start) * 1e9 if last > start else 0.0
-    p50, p99 = percentile(whole, 50), percentile(whole, 99)
-    late = [record for record in records if record.status == 504 or record.error == "error event"]
-    return {
-        "offered": len(records),
-        "served at once": sum(not record.attempts for record in served),
-        "served after a refusal": sum(bool(record.attempts) for record in served),
-        "refused for good": sum(record.status in (422, 429, 503) for record in records),
-        "admitted and late": len(late),
-        "other errors": sum(not record.ok and record.status not in (422, 429, 503, 504) for record in records),
-        "served a second": len(served) / span * 1e9,
-        "of capacity, while they arrive": arriving / capacity if capacity and arriving else None,
-        "E2E p50 ms": p50,
-        "E2E p99 ms": p99,
-        "P99/P50": p99 / p50 if p50 and p99 else None,
-        "P50/S0": p50 / idle if p50 and idle else None,
-        "P99 / P50 among slots": p99 / beside if p99 and beside else None,
-        "TTFT p50 ms": percentile(first, 50),
-        "TTFT p99 ms": percentile(first, 99),
-        "TTFT standard deviation ms": statistics.pstdev(first) if first else None,
-        "rank correlation arrival, TTFT": rank_correlation(served),
-        "refusal p50 ms": percentile(refused, 50),
-        "refusal p99 ms": percentile(refused, 99),
-        **bookings(records, grace_ms),
-    }
+def outliers(pid: int) -> list[str]:
+    """Why requests were late: the lines of the server's last 1,000 steps that name a cause."""
+    os.kill(pid, signal.SIGUSR1)
+    time.sleep(1.0)
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
+    lines = (state / "zerolayer" / f"steps-{pid}.txt").read_text().splitlines()
+    return [line for line in lines if "over bound" in line]
 
 
-def bookings(records: Sequence[Record], grace_ms: float) -> dict[str, Any]:
-    """What became of attempts that came at the time they were told."""
-    within = outside = kept = kept_outside = 0
-    lateness = []
-    for record in records:
-        ends = [*[(sent, False) for sent, _, _ in record.attempts[1:]], (_began(record), record.ok)]
-        if not record.attempts or (len(ends) > len(record.attempts)):
-            continue
-        for (_, answered, told_ms), (sent, served) in zip(record.attempts, ends, strict=False):
-            if told_ms < 0 or sent <= answered:
-                continue
-            late_ms = (sent - answered) / 1e6 - told_ms
-            lateness.append(late_ms)
-            if -EARLY_MS <= late_ms <= grace_ms:
-                within, kept = within + 1, kept + served
-            else:
-                outside, kept_outside = outside + 1, kept_outside + served
-    if not lateness:
-        return {}
-    return {
-        "retries within the window": within,
-        "of them served": kept,
-        "retries outside": outside,
-        "of these served": kept_outside,
-        "lateness p50, p99, max ms": [round(percentile(lateness, q) or 0.0, 2) for q in (50, 99, 100)],
-    }
-
-
-def rank_correlation(records: Sequence[Record]) -> float | None:
-    """Spearman's, of the order of sending and the order of first tokens."""
-    pairs = [(_began(record), token_times(record)[0]) for record in records if record.arrivals]
-    if len(pairs) < 3:
-        return None
-    ranks = [{i: rank for rank, i in enumerate(sorted(range(len(pairs)), key=lambda i: pairs[i][k]))} for k in (0, 1)]
-    squares = sum((ranks[0][i] - ranks[1][i]) ** 2 for i in range(len(pairs)))
-    return 1 - 6 * squares / (len(pairs) * (len(pairs) ** 2 - 1))
-
-
-def _began(record: Record) -> int:
-    """When the last attempt was sent."""
-    return record.last_sent_ns or record.sent_ns
-
-
-def _whole(records: Sequence[Record]) -> list[float]:
-    return [(record.end_ns - _began(record)) / 1e6 for record in records if record.ok]
+@contextlib.contextmanager
+def slowed() -> Iterator[None]:
+    """Something else takes half of every core."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(spin) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 @contextlib.contextmanager
@@ -225,7 +197,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--output-tokens", type=int, default=64)
     add("--grace-ms", type=float, default=250.0, help="of the server's contract (default 250)")
     add("--seed", type=int, default=1)
-    add("--json-out", type=Path, help="write every figure")
+    add("--slower", action="store_true", help="once more while something else takes half of every core")
+    add("--json", "--json-out", type=Path, metavar="FILE", help="write every figure")
     return parser.parse_args(arguments)
 
 
@@ -233,22 +206,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     options = parse(arguments)
     bench = Bench(options)
+    runs = 2 if options.slower else 1
+    about = options.retries / 60 if options.retries else (runs + len(options.peer)) * (60 + 7 * options.duration)
+    print(f"This takes about {about / 60:.0f} minutes.", file=sys.stderr)
     sizes = ["--slots", str(options.slots), "--slot-tokens", str(options.slot_tokens), "--engine", options.engine]
-    with own_server(sizes) as (url, _):
+    with own_server(sizes) as (url, pid):
         target = Target("zerolayer", url, first_model(url))
         if options.retries:
-            bench.until_retries(target, options.retries)
+            bench.until_retries(target, options.retries, pid)
         else:
-            bench.measure(target)
+            bench.measure(target, pid)
+    if options.slower:
+        with slowed(), own_server(sizes) as (url, pid):
+            bench.measure(Target("zerolayer, half the speed", url, first_model(url)), pid)
     if not options.retries:
         with _control() as url:
             bench.refusals(url, options.pulses)
     for peer in options.peer:
         name, _, url = peer.partition("=")
         bench.measure(Target(name, url.rstrip("/"), first_model(url.rstrip("/"))))
-    if options.json_out:
+    judged = verdicts(bench.rows, options.slots)
+    print()
+    show({"figure": "figure", "measured": "measured:.4g", "limit": "limit", "holds": "holds"}, judged)
+    if options.json is not None:
         used = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
-        options.json_out.write_text(json.dumps({"version": 1, "options": used, "rows": bench.rows}, indent=1) + "\n")
+        document = {"version": 1, "options": used, "rows": bench.rows, "verdicts": judged}
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -173,6 +173,7 @@ class StaleInput(ZerolayerError):
 class SlotsBusy(ZerolayerError):
     """No slot can start the request now. ``retry_after_ms`` is an integer of at least 1, rounded up.
 
+    ``template`` is the text, in which ``{ms}`` stands for the time: replies are rendered from prepared bytes of it.
     With a ``ticket`` the start is booked: whoever sends the same request again at that time is served.
     """
 
@@ -181,10 +182,11 @@ class SlotsBusy(ZerolayerError):
     kind = "rate_limit_error"
     code = "slots_busy"
 
-    def __init__(self, message: str, *, retry_after_ms: int, ticket: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, template: str, *, retry_after_ms: int, ticket: str | None = None) -> None:
         self.retry_after_ms = max(1, retry_after_ms)
+        self.template = template
         self.ticket = ticket
+        super().__init__(template.replace("{ms}", str(self.retry_after_ms)))
 
 
 class BeyondHorizon(ZerolayerError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -190,6 +191,44 @@ def test_stock_openai_clients_with_default_settings_redeem_without_knowing_of_it
     assert answers == [f"number {number} " * 2 for number in range(6)]
     attendance = service.on_loop(lambda: service.server.admission.attendance)
     assert (attendance.kept > 0, attendance.lapsed) == (True, 0)
+
+
+def _metric(service: Service, name: str) -> int:
+    page = service.ask(get("/metrics"), service.server.admin_port).body.decode()
+    return int(re.search(rf"zerolayer:{name}[^\n]*}} (\d+)", page)[1])
+
+
+def test_what_became_of_bookings_is_counted(serve):
+    service, stack = _busy(serve, step_us=20_000)
+    with stack:
+        refused = service.ask(chat("me", STAINLESS))
+        service.ask(chat("me", AGAIN))
+        assert _metric(service, 'booking_total{model_name="echo",outcome="early"') == 1
+        service.step(1_000)
+        time.sleep(int(refused.headers["retry-after-ms"]) / 1000)
+        assert service.ask(chat("me", AGAIN)).status == 200
+    assert _metric(service, 'booking_total{model_name="echo",outcome="kept"') == 1
+    assert _metric(service, "booking_lateness_seconds_count") == 1
+    assert _metric(service, "refusal_seconds_count") == 2
+    assert _metric(service, 'refused_total{model_name="echo",reason="slots_busy"') == 2
+    assert _metric(service, 'promise_total{model_name="echo",kept="true"') == 2
+    assert _metric(service, "deadline_slack_seconds_count") == 2
+
+
+def test_a_limit_that_did_not_hold_is_counted(serve):
+    service = serve()
+    service.hold_steps()
+    with service.connect() as client:
+        client.sendall(chat("abc", "x-slo-ttft-ms: 100", "x-slo-tpot-ms: 100", stream=True, max_tokens=10))
+        expect_soon(lambda: service.running() == 1)
+        time.sleep(0.15)
+        service.step(1)
+        expect_soon(lambda: service.stepped() == 1)
+        time.sleep(0.15)
+        service.step(20)
+        assert read_reply(client).status == 200
+    assert _metric(service, 'limit_missed_total{model_name="echo",limit="first_token"') == 1
+    assert _metric(service, 'limit_missed_total{model_name="echo",limit="per_token"') == 1
 
 
 # What was admitted is not late without a word

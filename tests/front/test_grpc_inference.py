@@ -9,6 +9,7 @@ import pytest
 from echo_service import Service, expect_soon
 
 from wire.inference_messages import message
+from zerolayer.client.service_config import SERVICE_CONFIG
 from zerolayer.errors import EngineFailed
 
 SERVICE = "/zerolayer.v1.Inference/"
@@ -64,6 +65,26 @@ def test_a_bad_request_is_an_invalid_argument(stub):
     with pytest.raises(grpc.RpcError) as raised:
         list(stub.generate(ask("x", max_tokens=1_000_000)))
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_limits_are_read_from_metadata_whose_names_have_no_x(stub):
+    replies = list(stub.generate(ask("abc"), metadata=[("zl-deadline-ms", "1500")]))
+    assert replies[-1].account.deadline_ms == 1500
+
+
+def test_a_call_that_was_refused_is_booked_and_the_same_call_is_served_at_its_time(service):
+    service.hold_steps()
+    options = [("grpc.service_config", SERVICE_CONFIG)]
+    with grpc.insecure_channel(f"127.0.0.1:{service.port}", options=options) as channel:
+        stub = Stub(channel)
+        running = [stub.generate(ask(text)) for text in ("abc", "abd")]
+        expect_soon(lambda: service.running() == 2)
+        waiting = stub.generate(ask("abe"))
+        expect_soon(lambda: service.on_loop(lambda: service.server.slots.booked) == 1)
+        service.step(1_000)
+        assert b"".join(reply.text for reply in waiting) == b"abe"
+        assert all(list(call) for call in running)
+    assert service.on_loop(lambda: service.server.admission.attendance.kept) == 1
 
 
 def test_a_busy_server_pushes_back(service, stub):

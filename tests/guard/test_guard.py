@@ -249,7 +249,7 @@ def test_another_body_does_not_redeem_a_booking():
 
 @pytest.mark.parametrize(
     ("header", "value", "reads"),
-    [("x_stainless_lang", "python", True), ("grpc_timeout", "9S", True), ("accept", "*/*", False)],
+    [("x_stainless_lang", "python", True), ("content_type", "application/grpc", True), ("accept", "*/*", False)],
 )
 def test_a_client_that_shows_no_sign_of_reading_milliseconds_is_booked_on_a_whole_second(header, value, reads):
     guard, _ = _guard()

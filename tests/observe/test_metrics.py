@@ -56,7 +56,7 @@ def test_a_finished_request_is_counted_by_reason_and_stage():
     assert 'vllm:generation_tokens_total{model_name="m"} 3\n' in page
     assert 'vllm:kv_cache_usage_perc{model_name="m"} 0.25\n' in page
     assert 'zerolayer:stage_seconds_total{model_name="m",stage="read"} 2.0\n' in page
-    assert 'zerolayer:refused_total{model_name="m",code="slots_busy"} 1\n' in page
+    assert 'zerolayer:refused_total{model_name="m",reason="slots_busy"} 1\n' in page
     assert 'zerolayer:program_steps_total{model_name="m",program="greedy"} 1\n' in page
 
 

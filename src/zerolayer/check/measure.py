@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -27,7 +28,7 @@ from zerolayer.check.run_file import (
     Run,
     Settings,
 )
-from zerolayer.check.target import Target
+from zerolayer.check.target import Target, attempt
 from zerolayer.check.trace import Arrival
 
 MILLISECOND = 1_000_000
@@ -209,13 +210,14 @@ class Measurement:
                 refused = exchange.status in REFUSALS and 0 <= promised <= self._settings.max_wait_s * 1000
                 if planned.position < 0 and refused:
                     at_ns = exchange.end_ns + promised * MILLISECOND
-                    yield self._plan(RETRY, size, counted, at_ns)
+                    yield replace(planned, intended_ns=at_ns, position=counted, payload=attempt(planned.payload, 1))
                     counted += 1
 
             self._client.prepare(size)
             at_ns = self._client.clock() + LEAD_NS
             # The pulse that provokes the refusals has positions below 0: it is no retry.
             provoke = [self._plan(RETRY, size, -1 - position, at_ns) for position in range(size)]
+            provoke = [replace(each, payload=attempt(each.payload, 0)) for each in provoke]
             self._rest(self._send(provoke, again))
             tried += counted
             self._watcher.show(min(tried, wanted), [])

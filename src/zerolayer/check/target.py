@@ -19,6 +19,8 @@ from zerolayer.errors import UsageError
 
 Api = Literal["openai", "anthropic", "http"]
 PATHS: dict[str, str] = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
+_ATTEMPT = "x-stainless-retry-count"
+_LAST = 2  # attempt of stock clients
 _WORDS = ("river", "stone", "cloud", "garden", "window", "letter", "bridge", "summer", "paper", "candle")
 
 
@@ -36,7 +38,10 @@ class Target:
     headers: tuple[tuple[str, str], ...] = ()
 
     def payload(self, rng: random.Random, output_tokens: int, prompt_words: int) -> bytes:
-        """The bytes of one request. Prompts have equal length and differ from their first word on."""
+        """The bytes of one request, which will not be sent again whatever comes of it (``attempt``).
+
+        Prompts have equal length and differ from their first word on.
+        """
         if self.api == "http":
             return self.request(self.method, self.path, self.body)
         number = rng.randrange(100_000, 1_000_000)
@@ -50,7 +55,8 @@ class Target:
         }
         if self.api == "openai":
             body |= {"stream_options": {"include_usage": True}, "temperature": 0}
-        return self.request("POST", self.path, json.dumps(body).encode())
+        told = replace(self, headers=(*self.headers, (_ATTEMPT, str(_LAST))))
+        return told.request("POST", self.path, json.dumps(body).encode())
 
     def request(self, method: str, path: str, body: bytes = b"") -> bytes:
         """The bytes of any request to this service, with its headers."""
@@ -76,6 +82,15 @@ class _Model(msgspec.Struct):
 
 class _Models(msgspec.Struct):
     data: list[_Model]
+
+
+def attempt(payload: bytes, number: int) -> bytes:
+    """The same request as attempt ``number``, counted from 0 as OpenAI's and Anthropic's SDKs do.
+
+    A refused attempt 0 or 1 comes again and attempt 2 never does: whoever holds places for those who come must know.
+    """
+    before, name, after = payload.partition(b"\r\n%b: " % _ATTEMPT.encode())
+    return b"%b%b%d%b" % (before, name, number, after[1:]) if name else payload
 
 
 def parse(

@@ -97,12 +97,19 @@ class Dispatcher:
             request = running[report.prefill_slot]
             if request is not None:
                 request.stages.step(started, ended)
+        due = self._slots.due_ns
+        dues = {slot: due(slot) for slot in report.released} if report.released else {}
         for slot in report.released:
             self._slots.release(slot)  # before the replies, which tell the load
         for token in report.tokens:
             request = running[token.slot]
-            if request is not None:
-                self._push(request, token, report)
+            if request is not None and self._push(request, token, report):
+                slack = (dues.get(token.slot) or due(token.slot)) - ended
+                self._metrics.promises.ended(slack)
+                self._running[token.slot] = None
+                if token.finish is None:  # a stop string: the engine does not know that the text is complete
+                    self._slots.ending(token.slot)
+                    self._steps.cancel(token.slot)
         for slot in report.released:
             request = running[slot]
             if request is not None:  # released, yet neither finished nor cancelled: its step failed
@@ -112,6 +119,8 @@ class Dispatcher:
     def expire(self, now_ns: int) -> None:
         """End what is not done at its deadline: never late without a word."""
         for slot in self._slots.late(now_ns):
+            if self._running[slot] is not None:
+                self._metrics.promises.broken_off()
             self._end(slot, DeadlineMissed("the reply was not complete at its deadline and ends here; allow more time"))
 
     def interrupt(self, error: ZerolayerError) -> None:
@@ -133,14 +142,10 @@ class Dispatcher:
                 request.fail(error)
             self._slots.release(slot)
 
-    def _push(self, request: Running, token: SampledToken, report: StepReport) -> None:
+    def _push(self, request: Running, token: SampledToken, report: StepReport) -> bool:
         try:
-            if not request.push(token, report):
-                return
+            return request.push(token, report)
         except Exception as error:  # noqa: BLE001 - one reply's defect must not take the step's other slots with it
             log_defect("a reply was cut", error)
             request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
-        self._running[token.slot] = None
-        if token.finish is None:  # a stop string: the engine does not know that the text is complete
-            self._slots.ending(token.slot)
-            self._steps.cancel(token.slot)
+            return True

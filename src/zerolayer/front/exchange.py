@@ -36,6 +36,8 @@ _AWAY: Final[tuple[Header, ...]] = ((b"retry-after-ms", b"1000"), (b"retry-after
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
 _NO_RETRY: Final = (InvalidRequest, Infeasible, BeyondHorizon, DeadlineExpired, DeadlineMissed, StaleInput)
 
+_LACK_OF_SLOTS: Final = (SlotsBusy, BeyondHorizon)
+
 NEVER: Final = 1 << 63
 Action = Callable[["Exchange"], None]
 Headers = tuple[Header, ...]
@@ -131,6 +133,8 @@ class Exchange:
         self._site.metrics.refused(error.code)
         explain = self.explain or self._explain
         self.reply(*explain(error), keep_alive=keep_alive)
+        if isinstance(error, _LACK_OF_SLOTS):
+            self._site.metrics.promises.refused(self.stages.elapsed_ns)
 
     def defect(self, error: Exception) -> None:
         """The server's own code failed on this request: it costs this request, and nobody else's."""

@@ -24,6 +24,7 @@ from zerolayer.observe.stages import Stage
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.body_limits import BodyLimits
+from zerolayer.wire.grpc import is_grpc
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.openai_stream import StreamWriter
 from zerolayer.wire.schema import Account, Request
@@ -73,7 +74,7 @@ class Generator:
             exchange.mark(Stage.PARSE)
             arrival = self._guard.arrive(
                 request,
-                dict(reversed(exchange.head.headers)),  # of a header that is repeated the first one counts
+                _headers(exchange),
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=self._wall_ms(),
@@ -177,6 +178,7 @@ class Generator:
             self._site.metrics,
             prompt_tokens=len(prompt.ids),
             applied=_applied(arrival, verdict, prompt, generation.max_tokens),
+            limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
         )
         exchange.more_headers = _extra(arrival, verdict)
         if prompt.truncated:
@@ -211,6 +213,14 @@ class Generator:
             return request.prompt
         decoder = Decoder(self._vocabulary)
         return "".join([decoder.push(token_id) for token_id in request.prompt]) + decoder.flush()
+
+
+def _headers(exchange: Exchange) -> dict[bytes, bytes]:
+    """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
+    headers = dict(reversed(exchange.head.headers))
+    if is_grpc(headers.get(b"content-type")):
+        headers |= {b"x-" + name: value for name, value in headers.items() if name.startswith(b"zl-")}
+    return headers
 
 
 def _extra(arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import zerolayer
 from zerolayer.contract import Contract
+from zerolayer.front.listener import accept_queue
 from zerolayer.model.engine import EngineInfo
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -56,6 +57,7 @@ def greeting(contract: Contract, name: str, server: Running) -> str:
         *[f"            {note}" for note in info.notes],
         f"  slots     {info.slots} of {info.slot_tokens} tokens",
         f"  stall     {server.worst_stall_ms} ms at most between two tokens (a step with another's chunk)",
+        f"  waiting   nobody, but for at most {accept_queue()} connections that the kernel has not handed over yet",
     ]
     if connections < contract.limits.connections:
         lines.append(f"  limit     {connections} connections: the system allows no more open files (ulimit -n)")

@@ -49,11 +49,12 @@ class HeldClients:
                 reservation = self._guard.resume(held)
                 if reservation is None and self._clock_ns() < held.booking.terms.due_ns:
                     continue
-            except ZerolayerError as error:
-                self._end(exchange, error)
+            except ZerolayerError as refusal:
+                self._end(exchange, refusal)
                 continue
             if reservation is None:
-                self._end(exchange, DeadlineMissed("no slot came free in time, though it was promised; try again"))
+                error = DeadlineMissed("no slot came free in time, though it was promised; try again")
+                self._end(exchange, error, broken=True)
                 continue
             del self._waiting[exchange]
             exchange.on_gone = None
@@ -62,9 +63,9 @@ class HeldClients:
             except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
                 exchange.defect(error)
 
-    def _end(self, exchange: Exchange, error: ZerolayerError) -> None:
+    def _end(self, exchange: Exchange, error: ZerolayerError, *, broken: bool = False) -> None:
         held, _ = self._waiting.pop(exchange)
-        self._guard.leave(held)
+        (self._guard.broken if broken else self._guard.leave)(held)
         exchange.on_gone = None
         exchange.error(error)
 

@@ -46,6 +46,14 @@ def affordable_connections(wanted: int, descriptors: int) -> int:
     return max(1, min(wanted, descriptors - _SPARE_DESCRIPTORS))
 
 
+def accept_queue() -> int:
+    """How many connections may wait in the kernel to be accepted; Linux cuts the backlog to its own limit."""
+    try:
+        return min(BACKLOG, int(Path("/proc/sys/net/core/somaxconn").read_text()))
+    except (OSError, ValueError):
+        return BACKLOG
+
+
 def bind(host: str, port: int, *, insecure: bool, flag: str) -> list[socket.socket]:
     """Listening sockets for every address of ``host``; port 0 takes a free one. Raises ``StartupError``."""
     if not insecure and not is_loopback(host):

@@ -36,7 +36,10 @@ class Form(Protocol):
 
 
 class Reply:
-    """``applied`` is the account of what was applied, without stages and program; the last event repeats it."""
+    """``applied`` is the account of what was applied, without stages and program; the last event repeats it.
+
+    ``limits_ns`` are the longest time to the first token and between two; where they do not hold, that is counted.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Reply:
         *,
         prompt_tokens: int,
         applied: Account,
+        limits_ns: tuple[int, int],
     ) -> None:
         self.stages = exchange.stages
         self._exchange = exchange
@@ -56,6 +60,7 @@ class Reply:
         self.cached_tokens = 0
         self._prompt_tokens = prompt_tokens
         self._applied = applied
+        self._first_token_ns, self._gap_ns = limits_ns
         self._last_token_ns = 0
 
     @property
@@ -90,11 +95,18 @@ class Reply:
         self._metrics.finished("abort", self.stages)
 
     def _observe(self, ended_ns: int) -> None:
+        metrics = self._metrics
         if self._last_token_ns:
-            self._metrics.between_tokens.observe((ended_ns - self._last_token_ns) * _NS)
+            gap = ended_ns - self._last_token_ns
+            metrics.between_tokens.observe(gap * _NS)
+            if gap > self._gap_ns:
+                metrics.promises.missed("per_token")
         else:
             self.stages.first_token()
-            self._metrics.first_token.observe((ended_ns - self.stages.started_ns) * _NS)
+            taken = ended_ns - self.stages.started_ns
+            metrics.first_token.observe(taken * _NS)
+            if taken > self._first_token_ns:
+                metrics.promises.missed("first_token")
         self._last_token_ns = ended_ns
 
 

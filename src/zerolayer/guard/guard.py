@@ -27,6 +27,7 @@ from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, of_contract, read_limits
 from zerolayer.guard.deadline.tickets import Asker, read_asker
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
+from zerolayer.guard.lengths import Lengths
 from zerolayer.guard.overflow import newest_turns, without_repeats
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation
@@ -102,6 +103,8 @@ class Reservation(msgspec.Struct, frozen=True):
     wish: Wish
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
+    upper: int = 0  # bound of the prompt's tokens; 0 where it was exact
+    booked: bool = False
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -145,6 +148,7 @@ class Guard:
         self.chunk_tokens = chunk_tokens
         self._encoder = encoder
         self._template = template
+        self._lengths = Lengths()
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
 
@@ -185,20 +189,28 @@ class Guard:
         text_bytes, lower, upper = self._admissible(request)
         tokens = self._wanted(request, arrival.limits, lower)
         most = self._work(upper, min(tokens, self.shape.slot_tokens))
-        least = most if lower == upper else self._work(lower, min(tokens, self.shape.slot_tokens))
-        wish = Wish(most, least, arrival.limits, request.tier, arrival.key)
-        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens)
+        least = promised = most
+        if lower < upper:
+            least = self._work(lower, most.tokens)
+            promised = self._work(max(lower, self._lengths.bound(upper)), most.tokens)
+        wish = Wish(most, least, promised, arrival.limits, request.tier, arrival.key)
+        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens, upper if lower < upper else 0)
         answer = self.admission.ask(wish, arrival.asker)
         if isinstance(answer, Booking):
             return Held(answer, then)
-        return msgspec.structs.replace(then, slot=answer.slot)
+        return msgspec.structs.replace(then, slot=answer.slot, booked=answer.booked)
 
     def resume(self, held: Held) -> Reservation | None:
         """The slot of a held client as soon as there is one. Raises ``Unavailable`` 503."""
         if self.closed is not None:
             raise self.closed
         grant: Grant | None = self.admission.resume(held.booking)
-        return None if grant is None else msgspec.structs.replace(held.then, slot=grant.slot)
+        return None if grant is None else msgspec.structs.replace(held.then, slot=grant.slot, booked=True)
+
+    def broken(self, held: Held) -> None:
+        """No slot came free for a held client in time, though it was promised."""
+        self.admission.broken()
+        self.leave(held)
 
     def leave(self, held: Held) -> None:
         """A held client has gone."""
@@ -251,10 +263,15 @@ class Guard:
         except InvalidRequest:
             self.release(reservation)
             raise
+        if reservation.upper:
+            self._lengths.observe(reservation.upper, len(ids))
         work = self._work(len(ids), max_tokens)
         if not self.slots.confirm(reservation.slot, work):
             self.release(reservation)
-            raise self._longer(msgspec.structs.replace(reservation.wish, most=work, least=work), reservation.asker)
+            if reservation.booked:
+                self.admission.broken()
+            wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
+            raise self._longer(wish, reservation.asker)
         return Generation(ids, request.sampling, max_tokens, request.ignore_eos)
 
     def _longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:

@@ -6,12 +6,13 @@ bisect or an addition; everything else is left to the scrape.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
+from zerolayer.observe.exposition import Histogram, escape, family, head, single
+from zerolayer.observe.promises import Promises
 from zerolayer.observe.stages import STAGE_NAMES, Stage, StageClock
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -48,36 +49,12 @@ class Gauges(msgspec.Struct, frozen=True):
     programs: ProgramState = ProgramState()
 
 
-class Histogram:
-    """Cumulative buckets with upper bounds (inclusive, as Prometheus has it), sum and count."""
-
-    __slots__ = ("_bounds", "_counts", "_sum")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = tuple(bounds)
-        self._counts = [0] * (len(self._bounds) + 1)
-        self._sum = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def lines(self, name: str, labels: str) -> Iterator[str]:
-        """The samples, without HELP and TYPE."""
-        total = 0
-        for bound, count in zip((*map(repr, self._bounds), "+Inf"), self._counts, strict=True):
-            total += count
-            yield f'{name}_bucket{{{labels},le="{bound}"}} {total}'
-        yield f"{name}_sum{{{labels}}} {self._sum!r}"
-        yield f"{name}_count{{{labels}}} {total}"
-
-
 class Metrics:
     """One service's totals. One writer: the event loop."""
 
     def __init__(self, model_name: str) -> None:
-        self._labels = f'model_name="{_escape(model_name)}"'
+        self._labels = f'model_name="{escape(model_name)}"'
+        self.promises = Promises()
         self.first_token = Histogram(_FIRST_TOKEN_S)
         self.between_tokens = Histogram(_BETWEEN_TOKENS_S)
         self._end_to_end = Histogram(_REQUEST_S)
@@ -118,17 +95,17 @@ class Metrics:
     def _lines(self, gauges: Gauges) -> Iterator[str]:
         labels = self._labels
         usage = gauges.used_tokens / max(1, gauges.total_tokens)
-        yield from _single("vllm:num_requests_running", "gauge", "Requests that hold a slot.", labels, gauges.running)
-        yield from _single("vllm:num_requests_waiting", "gauge", "Always 0: there is no queue.", labels, 0)
-        yield from _single("vllm:kv_cache_usage_perc", "gauge", "Slot tokens in use, 1 = all.", labels, usage)
+        yield from single("vllm:num_requests_running", "gauge", "Requests that hold a slot.", labels, gauges.running)
+        yield from single("vllm:num_requests_waiting", "gauge", "Always 0: there is no queue.", labels, 0)
+        yield from single("vllm:kv_cache_usage_perc", "gauge", "Slot tokens in use, 1 = all.", labels, usage)
         yield from self._histogram(
             "vllm:time_to_first_token_seconds", "First byte read to first token.", self.first_token
         )
         yield from self._histogram("vllm:inter_token_latency_seconds", "Between two tokens.", self.between_tokens)
         yield from self._histogram("vllm:e2e_request_latency_seconds", "First byte to last byte.", self._end_to_end)
-        yield from _single("vllm:prompt_tokens_total", "counter", "Prompt tokens.", labels, self._prompt_tokens)
-        yield from _single("vllm:generation_tokens_total", "counter", "Tokens chosen.", labels, self._generation_tokens)
-        yield from _family(
+        yield from single("vllm:prompt_tokens_total", "counter", "Prompt tokens.", labels, self._prompt_tokens)
+        yield from single("vllm:generation_tokens_total", "counter", "Tokens chosen.", labels, self._generation_tokens)
+        yield from family(
             "vllm:request_success_total",
             "counter",
             "Requests that ended.",
@@ -142,16 +119,16 @@ class Metrics:
     def _own_lines(self, gauges: Gauges) -> Iterator[str]:
         labels = self._labels
         stages = ((name, spent * _NS) for name, spent in zip(STAGE_NAMES, self._stage_ns, strict=True))
-        yield from _family("zerolayer:stage_seconds_total", "counter", "Time by stage.", labels, "stage", stages)
-        yield from _family(
+        yield from family("zerolayer:stage_seconds_total", "counter", "Time by stage.", labels, "stage", stages)
+        yield from family(
             "zerolayer:refused_total",
             "counter",
             "Requests with an error.",
             labels,
-            "code",
+            "reason",
             sorted(self._refused.items()),
         )
-        yield from _family(
+        yield from family(
             "zerolayer:program_steps_total",
             "counter",
             "Steps by program.",
@@ -161,7 +138,7 @@ class Metrics:
         )
         programs = gauges.programs
         dropped = [(name, 0) for name in programs.in_use] + [(name, 1) for name in programs.dropped]
-        yield from _family(
+        yield from family(
             "zerolayer:programs_dropped_total",
             "counter",
             "Programs that failed a heartbeat.",
@@ -169,35 +146,13 @@ class Metrics:
             "program",
             sorted(dropped),
         )
-        yield from _single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
-        yield from _single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
-        yield from _single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)
+        yield from single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
+        yield from single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
+        yield from single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)
+        yield from self.promises.lines(labels)
         if gauges.glue_share is not None:
-            yield from _single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
+            yield from single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
 
     def _histogram(self, name: str, about: str, histogram: Histogram) -> Iterator[str]:
-        yield from _head(name, "histogram", about)
+        yield from head(name, "histogram", about)
         yield from histogram.lines(name, self._labels)
-
-
-def _head(name: str, kind: str, about: str) -> Iterator[str]:
-    yield f"# HELP {name} {about}"
-    yield f"# TYPE {name} {kind}"
-
-
-def _single(name: str, kind: str, about: str, labels: str, value: float) -> Iterator[str]:
-    yield from _head(name, kind, about)
-    yield f"{name}{{{labels}}} {value!r}"
-
-
-def _family(
-    name: str, kind: str, about: str, labels: str, label: str, values: Iterable[tuple[str, float]]
-) -> Iterator[str]:
-    yield from _head(name, kind, about)
-    for key, value in values:
-        yield f'{name}{{{labels},{label}="{_escape(key)}"}} {value!r}'
-
-
-def _escape(value: str) -> str:
-    """A label value (Prometheus exposition format: backslash, quote and line feed are escaped)."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

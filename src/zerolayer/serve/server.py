@@ -80,10 +80,10 @@ class Server:
         """Steps, their costs, and what is promised by them."""
         self.info = loaded.engine.describe()
         self.cost = CostTable(slots=self.info.slots, chunk_tokens=self.info.chunk_tokens)
-        self.admission = build_admission(contract, self.info.slots, self.cost, self._clock_ns)
+        self.metrics = Metrics(loaded.name)
+        self.admission = build_admission(contract, self.info.slots, self.cost, self._clock_ns, self.metrics.promises)
         self.slots = self.admission.calendar
         self.glue = GlueMeter()
-        self.metrics = Metrics(loaded.name)
         self.programs = Programs([Named.of(program) for program in contract.program])
         self.heartbeat = Heartbeat(self.programs, range(1, 17), _BEAT_S * _NS_PER_S)
         self.recorder = Recorder(self._clock_ns, self.cost.step_bound_ns)

@@ -106,7 +106,8 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
         (b"grpc-message", percent_encoded(error.message)),
     )
     if isinstance(error, SlotsBusy):
-        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
+        ticket = () if error.ticket is None else ((b"zl-ticket", error.ticket.encode("ascii")),)
+        return (*trailers, *ticket, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
     if isinstance(error, BeyondHorizon):
         return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
     if isinstance(error, Unavailable):  # a server that drains comes back as another process in about that time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -43,12 +44,11 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
-class _Error(msgspec.Struct, omit_defaults=True):
+class _Error(msgspec.Struct):
     message: str
     type: str
     param: str | None
     code: str
-    retry_after_ms: int | None = None
 
 
 class _PromptDetails(msgspec.Struct):
@@ -137,9 +137,18 @@ def usage_member(usage: Usage) -> bytes:
 
 def error_body(error: ZerolayerError) -> bytes:
     """``{"error": {...}}``; a refusal for lack of slots also says ``retry_after_ms``."""
-    retry_after_ms = error.retry_after_ms if isinstance(error, SlotsBusy) else None
-    member = _Error(error.message, error.kind, error.param, error.code, retry_after_ms)
+    if isinstance(error, SlotsBusy):
+        return (b"%d" % error.retry_after_ms).join(_busy_parts(error.template))
+    member = _Error(error.message, error.kind, error.param, error.code)
     return b'{"error":' + msgspec.json.encode(member) + b"}"
+
+
+@lru_cache(64)
+def _busy_parts(template: str) -> tuple[bytes, ...]:
+    """The bytes before, between and after the places where the milliseconds stand: under load this is most replies."""
+    member = _Error(template, SlotsBusy.kind, None, SlotsBusy.code)
+    head, _, tail = (b'{"error":' + msgspec.json.encode(member) + b"}").rpartition(b"}}")
+    return (*(head + b',"retry_after_ms":').split(b"{ms}"), b"}}" + tail)
 
 
 def models_body(cards: Sequence[ModelCard]) -> bytes:

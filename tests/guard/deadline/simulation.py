@@ -108,11 +108,14 @@ class Simulation:
             check()
         self.admission.sweep(self.now + 10**12)
 
-    def _ask(self, client: Client, booked: Booking | None) -> None:
+    def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
         asker = Asker(
-            client.name % 7, retry=booked is not None, ticket=booked.ticket if booked else None, last=client.tries == 1
+            client.name % 7,
+            retry=again,
+            ticket=booked.ticket if booked and not booked.soft else None,
+            last=client.tries == 1,
         )
-        wish = Wish(client.work, client.work, client.limits, client.tier, client.name)
+        wish = Wish(client.work, client.work, client.work, client.limits, client.tier, client.name)
         client.tries -= 1
         try:
             answer = self.admission.ask(wish, asker)
@@ -120,6 +123,7 @@ class Simulation:
             client.refusals.append("busy")
             if (
                 booked is not None
+                and not (booked.soft and booked not in self.calendar._booked)  # it gave way
                 and booked.start_ns - EARLY_NS <= self.now <= booked.start_ns + self.calendar.grace_ns
             ):
                 self.broken.append(f"{client.name}: a promise was not kept")
@@ -129,7 +133,7 @@ class Simulation:
             client.refusals.append(type(refusal).__name__)
             client.outcome = "refused"
             self.done.append(client)
-            if booked is not None:
+            if booked is not None and not booked.soft:
                 self.broken.append(f"{client.name}: a promise ended in {refusal.code}")
             return
         if isinstance(answer, Grant):
@@ -140,17 +144,18 @@ class Simulation:
             self.at(max(self.now, answer.start_ns + self.calendar.grace_ns + MS), self._wake)
 
     def _come_back(self, client: Client, refusal: SlotsBusy) -> None:
-        booking = next((b for b in self.calendar._booked if b.ticket == refusal.ticket), None)
+        booking = next((b for b in self.calendar._booked if b.key == (client.name % 7, client.name)), None)
+        assert (refusal.ticket is None) == (booking is None or booking.soft)
         if client.late_ns is None or client.tries == 0:
             client.outcome = "away"
             self.done.append(client)
             return
-        client.booked += booking is not None
-        when = self.now + refusal.retry_after_ms * MS
+        client.booked += booking is not None and not booking.soft
+        when = self.now + refusal.retry_after_ms * MS + max(0, client.late_ns)
         if booking is not None:
             assert when >= booking.start_ns
             when = booking.start_ns + client.late_ns
-        self.at(max(when, self.now), self._ask, client, booking)
+        self.at(max(when, self.now), self._ask, client, booking, True)
 
     def _wake(self) -> None:
         for held in list(self._held):
@@ -198,6 +203,9 @@ class Simulation:
             running.chunks -= 1
             if running.chunks == 0:
                 self._prefilling.popleft()
+                client = running.client
+                if self.now > client.admitted_ns + client.limits.first_token_ns:
+                    self.broken.append(f"{client.name}: its first token was late")
                 self._token(prefill)
         self._wake()
         self._step()

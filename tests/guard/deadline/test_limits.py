@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerolayer.errors import DeadlineExpired, InvalidRequest
@@ -111,6 +111,7 @@ def test_what_was_applied_is_echoed_in_milliseconds():
     assert limits.header() == b"1500;first_token=5000;per_token=250"
 
 
+@settings(deadline=None)
 @given(st.sampled_from(HEADERS), st.binary(max_size=30), st.booleans())
 def test_no_header_breaks_anything(header, value, stream):
     try:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import LIMITS, MS, Client, Simulation, work
 
+from zerolayer.guard.deadline.attendance import Attendance
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
@@ -137,19 +138,44 @@ def test_a_walk_in_runs_before_the_next_booking_if_it_ends_in_time():
     assert outcome == {0: ("served", 0), 1: ("served", 1), 2: ("served", 0), 3: ("away", 1)}
 
 
-def test_who_lets_bookings_lapse_is_told_times_without_a_hold_until_it_is_believed_again():
+def _distrust(simulation: Simulation) -> None:
+    """Sender 0 has let all its bookings lapse."""
+    for _ in range(40):
+        simulation.admission.attendance.stayed_away(0)
+    assert not simulation.admission.attendance.trusts(0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PRICES, st.lists(st.tuples(st.integers(1, 3), st.integers(1, 60), st.integers(0, 200 * MS)), max_size=12))
+def test_whoever_comes_at_the_promised_time_is_served_however_many_bookings_it_let_lapse_before(prices, requests):
+    simulation = Simulation(SLOTS, prices, 1, lazy=0.5)
+    _distrust(simulation)
+    for name, (chunks, tokens, late) in enumerate(requests):
+        simulation.arrive(Client(7 * name, work(chunks, tokens, prices), LIMITS, late), simulation.now)
+    simulation.run()
+    assert simulation.broken == []
+    assert [client.outcome for client in simulation.done] == ["served"] * len(requests)
+
+
+def test_what_is_held_for_who_lets_bookings_lapse_is_held_until_somebody_else_comes():
     prices = Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
     simulation = Simulation(1, prices, 1)
-    when = simulation.now
-    for name in range(0, 7 * 40, 7):  # one sender
-        simulation.arrive(Client(1_000_000 + name, work(1, 20, prices)), when)  # holds the slot
-        simulation.arrive(Client(name, work(1, 20, prices), late_ns=None), when + 1 * MS)
-        when += 1_000 * MS
+    _distrust(simulation)
+    start = simulation.now
+    simulation.arrive(Client(0, work(1, 20, prices)), start)
+    simulation.arrive(Client(7, work(1, 20, prices), late_ns=None), start + 1 * MS)
+    simulation.arrive(Client(1, work(1, 200, prices), tries=1), start + 110 * MS)
     simulation.run()
-    assert not simulation.admission.attendance.trusts(0)
-    for _ in range(200):
-        simulation.admission.attendance.was_told(0)
-    assert simulation.admission.attendance.trusts(0)
+    assert {client.name: client.outcome for client in simulation.done} == {0: "served", 7: "away", 1: "served"}
+
+
+def test_a_handful_of_kept_bookings_makes_a_sender_believed_again():
+    attendance = Attendance()
+    for _ in range(1000):
+        attendance.stayed_away("a")
+    for _ in range(6):
+        attendance.came("a")
+    assert attendance.trusts("a")
 
 
 def test_one_sender_cannot_hold_everything_that_can_be_booked():

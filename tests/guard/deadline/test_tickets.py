@@ -15,7 +15,7 @@ RETRY, FIRST, SILENT = Asker("a", retry=True), Asker("a", retry=False), Asker("a
 def _tickets(*starts: int, asker: Asker = FIRST) -> Tickets:
     tickets = Tickets(250 * MS)
     for start in starts:
-        booking = Booking(start, 0, Work(1, 0, 0, 1), Terms(0, 0, 0, 0), 0, 0, 0, 0, 0, 0, [])
+        booking = Booking(start, 0, Work(1, 0, 0, 1), Terms(0, 0, 0, 0), 1, 0, 0, 0)
         tickets.add(booking, asker, "body")
     return tickets
 

@@ -20,6 +20,7 @@ from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.tickets import EARLY_NS, Asker, Tickets
 from zerolayer.model.cost import CostTable
+from zerolayer.observe.promises import Promises
 from zerolayer.wire.schema import Tier
 
 _NS_PER_MS: Final = 1_000_000
@@ -31,10 +32,14 @@ _FLEX_LEAVES: Final = 8
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What is asked: ``least`` is what the work may be when the text is tokenised, ``most`` what it may be at most."""
+    """What is asked: ``least`` and ``most`` are bounds of what the work is found to be when the text is tokenised.
+
+    ``promised`` is the bound by experience, on which it is booked.
+    """
 
     most: Work
     least: Work
+    promised: Work
     limits: Limits
     tier: Tier
     key: Hashable  # route and body
@@ -45,19 +50,29 @@ class Grant(msgspec.Struct, frozen=True):
 
     slot: int
     due_ns: int
+    booked: bool = False
 
 
 class Admission:
     """All methods run on the loop; ``message`` is what people read when all slots are busy."""
 
-    def __init__(self, calendar: Calendar, cost: CostTable, clock_ns: Callable[[], int], message: str) -> None:
+    def __init__(
+        self,
+        calendar: Calendar,
+        cost: CostTable,
+        clock_ns: Callable[[], int],
+        message: str,
+        promises: Promises | None = None,
+    ) -> None:
         self.calendar = calendar
         self.attendance = Attendance()
         self.tickets = Tickets(calendar.grace_ns)
+        self._promises = promises or Promises()
         self._cost = cost
         self._clock_ns = clock_ns
         self._message = message
         self._last_border = 0
+        self._told_ns = 0  # for whom nothing is held, not before that
         self._most = _BOOKED_A_SLOT * calendar.slots
 
     def ask(self, wish: Wish, asker: Asker) -> Grant | Booking:
@@ -72,14 +87,14 @@ class Admission:
         terms = _terms(wish.limits, now, urgent=urgent)
         if booking is not None:
             if booking.start_ns - EARLY_NS <= now:
+                self._promises.came(now - booking.start_ns)
                 return self._redeem(booking, terms, now)
+            self._promises.booking("early")
         elif (why := self._never(wish)) is not None:
             raise why
-        slot = -1
-        if wish.tier is not Tier.FLEX or self.calendar.free > self.calendar.slots // _FLEX_LEAVES:
-            slot = self.calendar.claim(wish.most, terms)
-            if slot < 0 and wish.least.chunks < wish.most.chunks:
-                slot = self.calendar.claim(wish.least, terms)
+        elif self.tickets.comes_late(asker, wish.key):
+            self._promises.booking("late")
+        slot = self._claim(wish, terms)
         if slot >= 0:
             if booking is not None:
                 self.void(booking)
@@ -99,7 +114,12 @@ class Admission:
             return None
         self.tickets.remove(booking)
         self.attendance.came(booking.credential)
-        return Grant(slot, booking.terms.due_ns)
+        self._promises.booking("kept")
+        return Grant(slot, booking.terms.due_ns, booked=True)
+
+    def broken(self) -> None:
+        """A client came in time for its booking and was not served."""
+        self._promises.booking("broken")
 
     def refuse_longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:
         """The refusal of a request whose true length does not fit after all; its slot is released already."""
@@ -118,7 +138,10 @@ class Admission:
         """Void what nobody came for."""
         for booking in self.calendar.overdue(now_ns):
             self.attendance.stayed_away(booking.credential)
-            self.void(booking)
+            self.calendar.void(booking)
+            self.tickets.lapse(booking)
+        for _ in range(self.tickets.forget(now_ns)):
+            self._promises.booking("no_show")
 
     def on_step(
         self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_slot: int, prefill_tokens: int
@@ -133,6 +156,21 @@ class Admission:
         """The engine has no work left: the next step does not follow on the last one."""
         self._last_border = 0
 
+    def _claim(self, wish: Wish, terms: Terms) -> int:
+        """A slot at once, or -1. Nothing is held against somebody who is here for somebody who may not come."""
+        calendar, work = self.calendar, wish.most
+        if wish.tier is Tier.FLEX and calendar.free <= calendar.slots // _FLEX_LEAVES:
+            return -1
+        slot = calendar.claim(work, terms)
+        if slot < 0 and wish.least.chunks < work.chunks:
+            work = wish.least
+            slot = calendar.claim(work, terms)
+        if slot < 0 and (yielding := calendar.in_the_way(work, terms)):
+            for booking in yielding:
+                self.void(booking)
+            slot = calendar.claim(work, terms)
+        return slot
+
     def _redeem(self, booking: Booking, terms: Terms, now: int) -> Grant | Booking:
         booking.terms = terms
         booking.held = True
@@ -143,35 +181,34 @@ class Admission:
     def _book(self, wish: Wish, asker: Asker, terms: Terms, now: int) -> Booking:
         calendar, credential = self.calendar, asker.credential
         share = _FLEX_SHARE if wish.tier is Tier.FLEX else 1.0
+        soft = not self.attendance.trusts(credential)
+        mine, most = self.tickets.of(credential), share * self._most
+        if calendar.booked >= most and not soft and (last := calendar.last_soft()) is not None:
+            self.void(last)
         held = (
             not asker.last
-            and calendar.booked < share * self._most
+            and calendar.booked < most
             and calendar.booked_ns < _BOOKED_SHARE * calendar.slots * calendar.horizon_ns
-            and (
-                self.tickets.of(credential) < max(1.0, share * _A_SENDER * self._most)
-                or self.tickets.of(credential) == len(self.tickets)
-            )
-            and self.attendance.trusts(credential)
+            and (mine < max(1.0, _A_SENDER * most) or mine == len(self.tickets))
         )
-        spaced = partial(self.tickets.spaced, asker, now)
-        booking = calendar.book(wish.most, terms, spaced=spaced) if held else None
-        if booking is None:  # a time, and no promise
-            held = False
-            booking = calendar.book(wish.least, terms, spaced=spaced, hold=False)
-        if booking is None:
+        reads = partial(self.tickets.spaced, asker, now)
+        booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft) if held else None
+        if booking is not None:
+            self.tickets.add(booking, asker, wish.key)
+            return booking
+        told = calendar.book(wish.promised, terms, spaced=lambda start: reads(max(start, self._told_ns)), hold=False)
+        if told is None:
             raise BeyondHorizon(
                 "all slots are busy, and none can start this request in time; give it more time, or send it later"
             )
-        if held:
-            self.tickets.add(booking, asker, wish.key)
-        else:
-            self.attendance.was_told(credential)
-        return booking
+        if not asker.last:  # the next one is told a later time: as slots come free one after the other
+            self._told_ns = told.start_ns + told.typical_ns // calendar.slots
+        return told
 
     def _busy(self, booking: Booking, now: int) -> SlotsBusy:
         wait_ms = max(1, -(-(booking.start_ns - now) // _NS_PER_MS))
-        message = self._message.replace("{ms}", str(wait_ms))
-        return SlotsBusy(message, retry_after_ms=wait_ms, ticket=booking.ticket or None)
+        ticket = booking.ticket if booking.ticket and not booking.soft else None
+        return SlotsBusy(self._message, retry_after_ms=wait_ms, ticket=ticket)
 
     def _never(self, wish: Wish) -> Infeasible | None:
         """The refusal of what could not be in time on an engine that does nothing else, at typical speed."""
@@ -197,7 +234,9 @@ def _terms(limits: Limits, now: int, *, urgent: bool) -> Terms:
     return Terms(now, limits.first_token_ns, limits.per_token_ns, limits.end_ns, patience, urgent)
 
 
-def build_admission(contract: Contract, slots: int, cost: CostTable, clock_ns: Callable[[], int]) -> Admission:
+def build_admission(
+    contract: Contract, slots: int, cost: CostTable, clock_ns: Callable[[], int], promises: Promises
+) -> Admission:
     """Admission as the contract has it."""
     deadline = contract.deadline
     calendar = Calendar(
@@ -208,4 +247,4 @@ def build_admission(contract: Contract, slots: int, cost: CostTable, clock_ns: C
         horizon_ns=deadline.horizon_ms * _NS_PER_MS,
         reserved=deadline.priority_slots,
     )
-    return Admission(calendar, cost, clock_ns, contract.refusal.message)
+    return Admission(calendar, cost, clock_ns, contract.refusal.message, promises)

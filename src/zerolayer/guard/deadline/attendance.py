@@ -1,7 +1,7 @@
-"""Who keeps bookings: senders that let too many lapse are told a time without a slot being held for them.
+"""Who keeps bookings: for senders that let too many lapse a slot is held only until somebody else needs it.
 
-A held slot that nobody comes for is lost, as a seat is for an airline. The shares fade, so that whoever changes is
-believed again.
+A held slot that nobody comes for is lost, as a seat is for an airline. The shares fade, and each booking that such a
+sender does redeem halves what stands against it, so that a handful makes it believed again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 _TOLERATED: Final = 0.2  # share of bookings that may lapse
 _EVIDENCE: Final = 8.0  # bookings before anybody is judged
 _FADE: Final = 0.97  # of the past with each new booking
+_FORGIVEN: Final = 0.5  # of the lapsed ones with each that is redeemed by who is not trusted
 _SENDERS: Final = 4096  # remembered; the one that was not seen for longest is forgotten
 
 
@@ -24,26 +25,23 @@ class Attendance:
         self.lapsed = 0
 
     def trusts(self, credential: Hashable) -> bool:
-        """Whether a slot may be held for this sender."""
+        """Whether a slot may be held for this sender, whoever else comes."""
         kept, lapsed = self._seen.get(credential, (0.0, 0.0))
         return kept + lapsed < _EVIDENCE or lapsed <= _TOLERATED * (kept + lapsed)
 
     def came(self, credential: Hashable) -> None:
         """A booking was redeemed."""
         self.kept += 1
-        self._enter(credential, 1.0, 0.0)
+        fade = _FADE if self.trusts(credential) else _FORGIVEN
+        self._enter(credential, 1.0, 0.0, fade)
 
     def stayed_away(self, credential: Hashable) -> None:
         """A booking lapsed."""
         self.lapsed += 1
-        self._enter(credential, 0.0, 1.0)
+        self._enter(credential, 0.0, 1.0, _FADE)
 
-    def was_told(self, credential: Hashable) -> None:
-        """A time without a hold was given: one step towards being believed again."""
-        self._enter(credential, 0.0, 0.0)
-
-    def _enter(self, credential: Hashable, kept: float, lapsed: float) -> None:
+    def _enter(self, credential: Hashable, kept: float, lapsed: float, fade: float) -> None:
         before = self._seen.pop(credential, (0.0, 0.0))
-        self._seen[credential] = (before[0] * _FADE + kept, before[1] * _FADE + lapsed)
+        self._seen[credential] = (before[0] * _FADE + kept, before[1] * fade + lapsed)
         if len(self._seen) > _SENDERS:
             del self._seen[next(iter(self._seen))]

@@ -1,4 +1,13 @@
-"""What the calendar holds: a request's work, its terms, and a promised start. Pure."""
+"""What the calendar holds: a request's work, its terms, and a promised start. Pure.
+
+Plans use what is typical, promises use bounds. A booking starts when its slot is typically free, and its client is held
+until the slot is: for moments as a rule, and never beyond ``hold_ns``, which covers the distance to the bound and which
+the client's own limits allow. It may also come late, by up to ``grace_ns``. Both are bounds of its start, so the bound
+of its end is ``max(start + grace, free) + need``, where its slot is free at ``free`` at the latest; and what is booked
+behind it must be able to wait for that.
+
+``need`` holds what others may add meanwhile (``demands.py``). Whoever was not booked takes from what is left of it.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +68,32 @@ class Terms(msgspec.Struct, frozen=True):
         return min(self.from_ns + self.end_ns, self.patience_ns)
 
 
+class Kin:
+    """Bookings to whom others can add the same: those with about as many steps, or, until its first token, all."""
+
+    __slots__ = ("least_ns", "members", "parts", "reach", "used_ns")
+
+    def __init__(self, reach: int, parts: list[int]) -> None:
+        self.reach = reach  # steps in which others can begin
+        self.parts = parts  # what the bookings of each slot may add within so many steps
+        self.used_ns = sum(parts)  # and what has begun since; only its growth matters
+        self.least_ns = NEVER  # the smallest margin
+        self.members: list[Margin] = []
+
+
+class Margin(msgspec.Struct, eq=False):
+    """What the ``used_ns`` of a booking's kin may grow to."""
+
+    kin: Kin
+    slot: int
+    margin_ns: int
+
+    @property
+    def spare_ns(self) -> int:
+        """What others may still add."""
+        return self.margin_ns - self.kin.used_ns
+
+
 class Booking(msgspec.Struct, eq=False):
     """A start that is promised. Whoever made it comes within ``start_ns`` and ``start_ns`` plus the grace."""
 
@@ -66,18 +101,31 @@ class Booking(msgspec.Struct, eq=False):
     slot: int
     work: Work
     terms: Terms
+    steps: int
     typical_ns: int  # from start to end, as it usually goes
     need_ns: int  # the bound of that, with everything that others may add
-    spare_ns: int  # what others may still add
-    single_ns: int  # of need_ns: the first chunks of other slots, which it need not fear again if it follows at once
-    hold_ns: int  # how long its client may be held
     weight_ns: int  # what it adds to others
-    charged: list[int]  # of what others may add: what is set aside for the bookings of each slot
+    single_ns: int = (
+        0  # of need_ns: the first chunks of other slots, which it need not fear again if it follows at once
+    )
+    hold_ns: int = 0  # how long its client may be held
+    margins: tuple[Margin, ...] = ()  # until its end, and until its first token
     strict: bool = False  # its stream allows no foreign chunk
+    soft: bool = False  # it gives way to whoever comes before its client does
     credential: Hashable = None
     key: Hashable = None
     ticket: str = ""
     held: bool = False  # its client is here
+
+    @property
+    def yields(self) -> bool:
+        """Whether it gives way."""
+        return self.soft and not self.held
+
+    @property
+    def spare_ns(self) -> int:
+        """What others may still add."""
+        return min([margin.spare_ns for margin in self.margins])
 
     @property
     def latest_ns(self) -> int:

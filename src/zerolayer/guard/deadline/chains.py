@@ -1,4 +1,4 @@
-"""What the bookings of one slot, a chain, mean for each other and for other slots. Pure functions."""
+"""What the bookings of one slot, a chain, mean for each other and for what runs. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,8 +29,17 @@ def is_next(booking: Booking, chain: Sequence[Booking], now_ns: int) -> bool:
     return absent and now_ns + booking.need_ns <= latest(others, follows=True)
 
 
+def disturbed_end(end: int, booked: Sequence[Booking]) -> int:
+    """One end with what bookings add that start before it: each moves it, and so further ones in."""
+    for booking in booked:
+        if booking.start_ns >= end:
+            break
+        end += booking.weight_ns
+    return end
+
+
 def disturbed(ends: list[int], booked: Sequence[Booking]) -> list[int]:
-    """Ends with what bookings add that start before them: each moves the ends behind it, and so further ones in."""
+    """``disturbed_end`` of all ends; 0, a free slot, stays so."""
     if not booked or booked[0].start_ns >= max(ends):
         return ends
     added, place, count = 0, 0, len(booked)
@@ -54,61 +63,5 @@ def begun_within(left: int, own: int, chains: Chains, waits: Sequence[int], want
         near = [*chain, wanted] if wanted is not None and wanted.slot == slot else chain
         room = left - max(0, waits[slot])
         if near and room >= 0 and slot != own:
-            added += max([(1 + room // ahead.work.steps) * ahead.weight_ns for ahead in near])
+            added += max([(1 + room // ahead.steps) * ahead.weight_ns for ahead in near])
     return added
-
-
-class Demands:
-    """For each slot the heaviest and the shortest of its bookings: kept up to date, because refusals must be quick."""
-
-    __slots__ = ("shortest", "weights")
-
-    def __init__(self, slots: int) -> None:
-        self.weights = [0] * slots  # 0: nothing is booked
-        self.shortest = [1] * slots  # in steps
-
-    def update(self, slot: int, chain: Sequence[Booking]) -> None:
-        """The bookings of a slot have changed."""
-        self.weights[slot] = max([booking.weight_ns for booking in chain], default=0)
-        self.shortest[slot] = min([booking.work.steps for booking in chain], default=1)
-
-
-def set_aside(wanted: Booking, room: int, demands: Demands) -> bool:
-    """Set aside what bookings of other slots may add to this one, and how long it may be held for the rest of ``room``.
-
-    False where it cannot bear what is booked already.
-    """
-    weights, slot = demands.weights, wanted.slot
-    slots = len(weights)
-    steps = wanted.work.steps + slots
-    charged = [(1 + steps // n) * weight for weight, n in zip(weights, demands.shortest, strict=True)]
-    load = sum(charged) - charged[slot]
-    charged[slot] = 0
-    wanted.charged = charged
-    wanted.single_ns = sum(weights) - weights[slot]
-    others = (slots - 1) * wanted.weight_ns  # to come: two of each other slot like this one, and half as many unbooked
-    wanted.spare_ns = min(max(0, 2 * others - load) + others // 2, max(0, room - load) * 2 // 3)
-    wanted.need_ns += wanted.spare_ns + load
-    wanted.hold_ns = max(0, room - load - wanted.spare_ns)
-    return room >= load
-
-
-def added(wanted: Booking, booked: Sequence[Booking], slots: int) -> list[int] | None:
-    """What ``wanted`` may add to each of ``booked``, beyond what is set aside; None where one could not bear it."""
-    slot, steps, weight = wanted.slot, wanted.work.steps, wanted.weight_ns
-    more = [
-        (1 + (other.work.steps + slots) // steps) * weight - other.charged[slot] if other.slot != slot else 0
-        for other in booked
-    ]
-    return None if any(other.spare_ns < m for other, m in zip(booked, more, strict=True)) else more
-
-
-def charge(wanted: Booking, booked: Sequence[Booking], more: Sequence[int]) -> None:
-    """Take from ``booked`` what ``added`` said."""
-    slot = wanted.slot
-    for other, m in zip(booked, more, strict=True):
-        if m > 0:
-            if not other.charged[slot]:
-                other.single_ns += wanted.weight_ns
-            other.spare_ns -= m
-            other.charged[slot] += m

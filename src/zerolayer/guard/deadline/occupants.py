@@ -87,18 +87,26 @@ class Occupants:
             return self.done[slot] - self.steps
         return JOIN_STEPS + self.pending_steps + max(0, work.tokens - 1)
 
+    def last_step(self, slot: int) -> int:
+        """Number of the step with which what runs there is done at the latest; 0 if nothing does."""
+        return self.steps + self.left(slot) if slot in self.unconfirmed else self.done[slot]
+
     def interrupts(self, prices: Prices) -> list[int]:
         """Slots whose streams would notice a foreign chunk."""
         return [slot for slot, gap in self.strict.items() if gap < prices.stall_ns] if self.strict else []
 
     def ends(self, base_ns: int, prices: Prices) -> list[int]:
         """The bound of each slot's end without bookings, 0 where it is free. Steps are counted from ``base_ns``."""
-        step, pending, chunk = prices.step_ns, self.pending_ns, prices.chunk_ns[-1]
-        base, steps, done = base_ns + prices.reserve_ns, self.steps, self.done
+        step, pending = prices.step_ns, self.pending_ns
+        done, chunk = self.done, prices.chunk_ns[-1]
         if self.unconfirmed:
             done = list(done)
             for slot in self.unconfirmed:
-                done[slot] = steps + self.left(slot)
-        if pending:  # of the chunks that wait, at most as many can hold a request up as it has steps left
-            return [base + (d - steps) * step + min(pending, (d - steps) * chunk) if d else 0 for d in done]
-        return [base + (d - steps) * step if d else 0 for d in done]
+                done[slot] = self.steps + self.left(slot)
+        steps = self.steps
+        origin = base_ns + prices.reserve_ns - steps * step
+        if not pending or not chunk:
+            return [origin + pending + d * step if d else 0 for d in done]
+        # Of the chunks that wait, at most as many can hold a request up as it has steps left.
+        enough = steps - (-pending // chunk)
+        return [origin + d * step + (pending if d >= enough else (d - steps) * chunk) if d else 0 for d in done]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Hashable, Mapping
 from operator import attrgetter
 from typing import Final, TypeVar
@@ -21,6 +22,7 @@ _ATTEMPTS: Final = 2  # retries that stock SDKs make
 _GRPC_ATTEMPTS: Final = 4  # and gRPC, at most
 EARLY_NS: Final = 5_000_000  # a booked client may come this much early; it is held until its start
 SPACING_NS: Final = 5_000_000  # between two bookings of one sender: one client process cannot wake twice at once
+_LATE_NS: Final = 1_000_000_000  # for so long after its grace a client that comes is told from one that does not
 _NS_PER_S: Final = 1_000_000_000
 T = TypeVar("T")
 _START: Final = attrgetter("start_ns")
@@ -42,7 +44,7 @@ def read_asker(headers: Mapping[bytes, bytes], credential: Hashable, named: str)
     retry, last = None, False
     if count is not None and count.isdigit():
         retry, last = count != b"0", int(count[:4]) >= _ATTEMPTS
-    elif b"grpc-timeout" in headers or b"grpc-previous-rpc-attempts" in headers:
+    elif headers.get(b"content-type", b"").startswith(b"application/grpc"):
         attempts = headers.get(b"grpc-previous-rpc-attempts", b"0")
         retry, last = attempts != b"0", attempts.isdigit() and int(attempts[:4]) >= _GRPC_ATTEMPTS
     return Asker(
@@ -66,6 +68,7 @@ class Tickets:
         self._by_key: dict[Hashable, list[Booking]] = {}
         self._by_ticket: dict[str, Booking] = {}
         self._starts: dict[Hashable, list[int]] = {}  # by credential, sorted
+        self._lapsed: deque[tuple[int, Hashable]] = deque()  # until when they are remembered, and the key
         self._prefix = secrets.token_urlsafe(9)
         self._count = itertools.count(1)
 
@@ -90,6 +93,29 @@ class Tickets:
         del self._by_ticket[booking.ticket]
         _discard(self._by_key, booking.key, booking)
         _discard(self._starts, booking.credential, booking.start_ns)
+
+    def lapse(self, booking: Booking) -> None:
+        """Nobody has come for it; whoever still does is recognised for a while."""
+        self.remove(booking)
+        self._lapsed.append((booking.start_ns + self._grace_ns + _LATE_NS, booking.key))
+
+    def forget(self, now_ns: int) -> int:
+        """How many of those that lapsed a while ago nobody has come for at all."""
+        count = 0
+        while self._lapsed and self._lapsed[0][0] < now_ns:
+            self._lapsed.popleft()
+            count += 1
+        return count
+
+    def comes_late(self, asker: Asker, key: Hashable) -> bool:
+        """Whether this request had a booking that lapsed; it is told once."""
+        if asker.retry is False or not self._lapsed:
+            return False
+        full_key = (asker.credential, key)
+        found = next((entry for entry in self._lapsed if entry[1] == full_key), None)
+        if found is not None:
+            self._lapsed.remove(found)
+        return found is not None
 
     def match(self, asker: Asker, key: Hashable, now_ns: int) -> Booking | None:
         """The booking that this request redeems, or comes too early for; None when it is a new request."""
