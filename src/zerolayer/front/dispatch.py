@@ -65,10 +65,15 @@ class Dispatcher:
         """Slot tokens in use."""
         return sum(running.used_tokens for running in self._running if running is not None)
 
+    def since_ns(self) -> list[int]:
+        """By slot, when the first byte of its request was read; 0 where none is running."""
+        return [0 if running is None else running.stages.started_ns for running in self._running]
+
     def start(self, slot: int, generation: Generation, running: Running) -> None:
         """Put a request into its claimed slot."""
         self._running[slot] = running
         self._metrics.admitted(len(generation.prompt))
+        self._metrics.sizes.started(generation.max_tokens)
         self._steps.admit(slot, generation)
 
     def cancel(self, slot: int) -> None:
@@ -85,6 +90,7 @@ class Dispatcher:
         if report.failure is None and ended > started:
             self._glue.step(started, ended)
             self._metrics.step(report.program, len(report.tokens))
+            self._metrics.sizes.step(len(report.tokens) + report.prefill_tokens)
         for slot, tokens in report.shared:
             request = running[slot]
             if request is not None:

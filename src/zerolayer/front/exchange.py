@@ -187,6 +187,8 @@ class Exchange:
         on_gone, self.on_gone = self.on_gone, None
         self._leave(Stage.WAIT)
         if on_gone is not None:
+            if not self._parked:
+                self._site.metrics.abandoned(self.stages)
             on_gone()
 
     @property

@@ -83,6 +83,7 @@ class Reply:
         usage = Usage(self._prompt_tokens, transcript.completion_tokens, self.cached_tokens)
         self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)
+        self._metrics.sizes.finished(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, self.stages)
         return True
 
     def fail(self, error: ZerolayerError) -> None:
