@@ -16,7 +16,7 @@ _MAX_PREFLIGHT_BYTES: Final = 2048
 
 
 class Routes:
-    """``table`` is path -> method -> action; a path that ends in ``/`` stands for everything below it.
+    """``table`` is path -> method -> action; a path that ends in ``/`` stands for all below it, ``/`` for itself.
 
     ``calls`` are gRPC's paths, told from the others by the request's content type.
     """
@@ -24,8 +24,8 @@ class Routes:
     def __init__(self, gate: Gate, table: Mapping[str, Mapping[str, Action]], calls: Calls | None = None) -> None:
         self._gate = gate
         self._calls = calls
-        self._exact = {path: actions for path, actions in table.items() if not path.endswith("/")}
-        self._below = {path: actions for path, actions in table.items() if path.endswith("/")}
+        self._exact = {path: actions for path, actions in table.items() if path == "/" or not path.endswith("/")}
+        self._below = {path: actions for path, actions in table.items() if path != "/" and path.endswith("/")}
 
     def check(self, exchange: Exchange) -> ZerolayerError | None:
         """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""

@@ -35,6 +35,7 @@ from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.tables import Rooms, Tables
+from zerolayer.serve.viewing import Viewing
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
@@ -70,7 +71,9 @@ class Server:
         self.pace = Pace(self.guard, self.dispatcher, self.held)
         site = self._build_site(limits, self.metrics, self.glue, contract)
         rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper)
-        self.tables = Tables(rooms, self._clock_ns, self._render_metrics)
+        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue)
+        self.live = viewing.page(loaded.name, self.info, self._clock_ns)
+        self.tables = Tables(rooms, self._clock_ns, self._render_metrics, self.live)
         self.calls = self.tables.calls
         self.grpc_health = self.tables.grpc_health
         admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
@@ -188,6 +191,8 @@ class Server:
                 used_tokens=self.dispatcher.used_tokens,
                 total_tokens=info.slots * info.slot_tokens,
                 free_slots=self.slots.free,
+                slots=info.slots,
+                slot_tokens=info.slot_tokens,
                 connections=len(self.connections),
                 glue_share=self.glue.share(self._clock_ns()),
                 programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
@@ -201,6 +206,7 @@ class Server:
         self._supervisor.look(now)
         self.grpc_health.refresh()  # after the look, so that it tells what was seen
         self.pace.sweep(now)
+        self.live.sweep(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:

@@ -21,6 +21,7 @@ from zerolayer.front.grpc_inference import SERVICE, GrpcFraming, inference_metho
 from zerolayer.front.grpc_reflection import Reflection
 from zerolayer.front.held import HeldClients
 from zerolayer.front.inference import Inference
+from zerolayer.front.live import LivePage
 from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
 from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
@@ -47,9 +48,11 @@ class Rooms:
 
 
 class Tables:
-    """All answers of one server; ``render_metrics`` gives the body of ``/metrics``."""
+    """All answers of one server; ``render_metrics`` gives the body of ``/metrics``, ``live`` the live page."""
 
-    def __init__(self, rooms: Rooms, clock_ns: Callable[[], int], render_metrics: Callable[[], bytes]) -> None:
+    def __init__(
+        self, rooms: Rooms, clock_ns: Callable[[], int], render_metrics: Callable[[], bytes], live: LivePage
+    ) -> None:
         self._rooms = rooms
         self._limits = body_limits(rooms.contract)
         self.models = self._build_models()
@@ -58,7 +61,9 @@ class Tables:
         self.grpc_health = GrpcHealth(lambda: guard.closed, frozenset({SERVICE}))
         counter = TokenCounter(guard, self._limits, rooms.helper)
         self.calls = Calls(self._methods(counter), clock_ns, rooms.site.limits.body_bytes)
-        self.routers = self._build_routers(self._service(counter, health), admin_table(render_metrics, health))
+        self.routers = self._build_routers(
+            self._service(counter, health), admin_table(render_metrics, health, live.table())
+        )
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
         inference = self._inference(HttpFraming(), counter)

@@ -22,6 +22,7 @@ from zerolayer.guard.deadline.bounds import Bounds
 from zerolayer.guard.deadline.chains import is_next, latest
 from zerolayer.guard.deadline.demands import Demands
 from zerolayer.guard.deadline.occupants import Occupants
+from zerolayer.guard.deadline.picture import Picture
 from zerolayer.model.cost import Prices
 
 _ROUNDS = 24  # of looking for a start that suits everybody
@@ -59,6 +60,7 @@ class Calendar:
         self._booked: list[Booking] = []  # all of them, by start
         self._strict_booked = 0  # how many of these allow no foreign chunk
         self._bounds = Bounds(self._occupants, self._booked, self._chains, self._not_before)
+        self.picture = Picture(self._bounds, self._occupants, self._booked, self._free)
         self._opens = [0] * slots  # for a next booking: the last step of what runs, where nothing is booked
         self._tails = [NEVER] * slots  # and when the last booking of a slot typically ends
 
@@ -228,7 +230,9 @@ class Calendar:
         now, prices = self._clock_ns(), self._prices()
         self._refresh(now)
         weight, plain = work.weight_ns(prices), work.need_ns(prices)
-        booking = Booking(0, -1, work, terms, work.steps, work.typical_ns(prices, self.slots - 1), plain, weight, soft=soft)
+        booking = Booking(
+            0, -1, work, terms, work.steps, work.typical_ns(prices, self.slots - 1), plain, weight, soft=soft
+        )
         bound = self._earliest(booking, now, prices)
         if bound == NEVER:
             return None
