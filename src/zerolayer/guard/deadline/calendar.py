@@ -229,8 +229,8 @@ class Calendar:
         """
         now, prices = self._clock_ns(), self._prices()
         self._refresh(now)
-        weight, plain = work.weight_ns(prices), work.need_ns(prices)
-        booking = Booking(0, -1, work, terms, work.steps, work.typical_ns(prices, self.slots - 1), plain, weight, soft=soft)
+        weight, plain, typical = work.weight_ns(prices), work.need_ns(prices), work.typical_ns(prices, self.slots - 1)
+        booking = Booking(0, -1, work, terms, work.steps, typical, plain, weight, soft=soft)
         bound = self._earliest(booking, now, prices)
         if bound == NEVER:
             return None
