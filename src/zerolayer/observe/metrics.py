@@ -53,6 +53,8 @@ class Gauges(msgspec.Struct, frozen=True):
     slot_tokens: int = 0
     connections: int = 0
     glue_share: float | None = None
+    busy_ns: int = 0
+    arithmetic_ns: int = 0
     programs: ProgramState = ProgramState()
 
 
@@ -211,6 +213,11 @@ class Metrics:
         yield from single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
         yield from single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)
         yield from self.promises.lines(labels)
+        for name, about, spent in (
+            ("busy_seconds_total", "Wall time with a request in flight.", gauges.busy_ns),
+            ("arithmetic_seconds_total", "The part of it that lay inside steps.", gauges.arithmetic_ns),
+        ):
+            yield from single(f"zerolayer:{name}", "counter", about, labels, spent * _NS)
         if gauges.glue_share is not None:
             yield from single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
 

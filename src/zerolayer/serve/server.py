@@ -184,7 +184,7 @@ class Server:
         return b"free=%d;next_ms=%d;derate=1.00;epoch=0" % (self.slots.free, self.slots.next_free_ms())
 
     def _render_metrics(self) -> bytes:
-        info = self.info
+        info, now = self.info, self._clock_ns()
         return self.metrics.render(
             Gauges(
                 running=self.dispatcher.running,
@@ -194,7 +194,9 @@ class Server:
                 slots=info.slots,
                 slot_tokens=info.slot_tokens,
                 connections=len(self.connections),
-                glue_share=self.glue.share(self._clock_ns()),
+                glue_share=self.glue.share(now),
+                busy_ns=self.glue.busy_ns(now),
+                arithmetic_ns=self.glue.arithmetic_ns,
                 programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
             )
         )
