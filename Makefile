@@ -32,7 +32,7 @@ lint: $(INSTALLED) $(VENV)/model $(VENV)/test-tools  ## style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-judges: $(INSTALLED) $(VENV)/model $(VENV)/test-tools judge-tools  ## tests against other people's programs
+judges: $(INSTALLED) $(VENV)/model $(VENV)/test-tools $(VENV)/judge-extra judge-tools  ## tests against other people's programs
 	@$(BIN)/python -m pytest -m judge -rs $(ARGS)
 
 judge-tools:
@@ -76,6 +76,11 @@ $(VENV)/model: | $(BIN)/python
 $(VENV)/fuzz-tools: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["fuzz"], sep="\n")' > $(VENV)/fuzz-requirements.txt
 	@$(PIP) install --requirement $(VENV)/fuzz-requirements.txt
+	@touch $@
+
+$(VENV)/judge-extra: pyproject.toml | $(BIN)/python
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["judge"], sep="\n")' > $(VENV)/judge-requirements.txt
+	@$(PIP) install --requirement $(VENV)/judge-requirements.txt || echo "Not installed, so some judges will be skipped."
 	@touch $@
 
 $(VENV)/test-tools: pyproject.toml | $(BIN)/python

@@ -149,7 +149,7 @@ def request(number: int, attempt: int, tokens: int) -> bytes:
 async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
     """A refusal that books, and one of a client that is booked and comes too early; the server is a real one."""
     loop = asyncio.get_running_loop()
-    flags = {"engine": "mock:step_us=5000", "slots": str(slots), "port": "0", "admin": "127.0.0.1:0"}
+    flags = {"engine": "mock:step_us=3000", "slots": str(slots), "port": "0", "admin": "127.0.0.1:0"}
     given = contracts.load(None, {}, flags).contract
     with loaded(**flags) as model:
         async with running(given, model) as server:
@@ -158,7 +158,7 @@ async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
                 time.monotonic_ns,
                 time.time,
                 "bench",
-                lambda: b"free=0;next_ms=100",
+                lambda: b"free=%d;next_ms=%d" % (server.slots.free, server.slots.next_free_ms()),
                 Metrics("m"),
                 GlueMeter(),
             )
@@ -179,10 +179,10 @@ async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
                 connection.data_received(made[-1])
 
             def unbook() -> None:
-                for booking in [b for b in list(server.admission.calendar._booked) if b.ticket not in kept]:
+                for booking in [each for each in server.admission.tickets if each.ticket not in kept]:
                     server.admission.void(booking)
 
-            kept = {booking.ticket for booking in list(server.admission.calendar._booked)}
+            kept = {booking.ticket for booking in server.admission.tickets}
             assert len(kept) == bookings, (len(kept), transport.written[-1])
             numbers = iter(range(10_000, 100_000))
             books = median_us(refuse, lambda: made.append(request(next(numbers), 0, 256)), unbook)

@@ -74,7 +74,8 @@ def start() -> Iterator[type[Process]]:
 
 def test_the_greeting_says_where_what_and_how_to_try(start):
     greeting = start().greeting
-    for word in ("ready", "address", "metrics", "model     echo", "kernels", "1 thread\n", "slots     2 of"):
+    words = ("ready", "address", "metrics", "model     echo", "kernels", "1 thread\n", "time slice", "slots     2 of")
+    for word in words:
         assert word in greeting
 
 

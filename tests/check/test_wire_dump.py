@@ -216,6 +216,13 @@ def test_faults_of_frames_are_named(data: bytes, wrong: str) -> None:
     assert any(wrong in fault for _, fault in faults(data, "http2"))
 
 
+@pytest.mark.parametrize("kind", [3, 7, 8], ids=["RST_STREAM", "GOAWAY", "WINDOW_UPDATE"])
+def test_a_frame_too_short_for_its_fields_is_shown_as_bytes(kind: int) -> None:
+    data = frame(4) + frame(kind, b"abc", stream=kind & 3)
+    part = found(data, "payload", "http2")
+    assert (part.offset, part.size) == (18, 3)
+
+
 # --- anything
 
 

@@ -34,12 +34,13 @@ def serve() -> Iterator[Callable[..., Service]]:
         context: dict[str, object] | None = None,
         shows: type[LastMessage] = LastMessage,
         watchdog: Watchdog | None = None,
+        aliases: tuple[str, ...] = (),
         **flags: str,
     ) -> Service:
         engine = EchoEngine(slots=slots, slot_tokens=slot_tokens, chunk_tokens=chunk_tokens, step_us=step_us)
         shape = {"slots": str(slots), "slot-tokens": str(slot_tokens)}
         given = {**shape, **{key.replace("_", "-"): value for key, value in flags.items()}}
-        service = Service(given, engine, limits, sweep_s, section or {}, context or {}, shows, watchdog)
+        service = Service(given, engine, limits, sweep_s, section or {}, context or {}, shows, watchdog, aliases)
         started.append(service)
         return service
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 from zerolayer.model.engine import Engine, SampledToken
 from zerolayer.model.mock_engine import MockEngine
+from zerolayer.text.grammar import Grammars
+from zerolayer.text.tool_format import HERMES, ToolFormat
 from zerolayer.text.vocabulary import BYTE_ALPHABET, TokenKind, Vocabulary
-from zerolayer.wire.schema import FinishReason, Message, TokenLogprob
+from zerolayer.wire.schema import FinishReason, Message, TokenLogprob, Tool
 
 START, END = 256, 257  # control tokens
 
@@ -68,7 +70,7 @@ class LastMessage:
 
     encoder: ByteEncoder
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
+    def encode(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         return [START, *self.encoder.encode(messages[-1].content)]
 
 
@@ -76,7 +78,7 @@ class LastMessage:
 class WholeConversation(LastMessage):
     """A template that shows all of it: START, role and content of each message."""
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
+    def encode(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         shown = [f"{message.role}:{message.content}" for message in messages]
         return [token for text in shown for token in (START, *self.encoder.encode(text))]
 
@@ -91,6 +93,11 @@ class Loaded:
     name: str = "echo"
     shows: type[LastMessage] = LastMessage
     remember: Callable[[], None] = lambda: None
+    tool_format: ToolFormat = HERMES
+    grammars: Grammars = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.grammars = Grammars(self.vocabulary, self.encoder, self.tool_format, self.vocabulary.size)
 
     @property
     def template(self) -> LastMessage:

@@ -37,12 +37,14 @@ class Service:
         context: dict[str, object],
         shows: type[LastMessage],
         watchdog: Watchdog | None = None,
+        aliases: tuple[str, ...] = (),
     ) -> None:
         given = {"port": "0", "admin": "127.0.0.1:0", "host": "127.0.0.1", **flags}
         self.contract = load(None, {}, given).contract
         limited = msgspec.structs.replace(self.contract.limits, **section)
         shaped = msgspec.structs.replace(self.contract.context, **context)
-        self.contract = msgspec.structs.replace(self.contract, limits=limited, context=shaped)
+        named = msgspec.structs.replace(self.contract.model, aliases=aliases)
+        self.contract = msgspec.structs.replace(self.contract, limits=limited, context=shaped, model=named)
         self.engine = engine
         self.loaded = Loaded(engine, shows=shows)
         self._limits = limits

@@ -259,7 +259,7 @@ def test_a_defect_costs_its_own_request_only(bench):
     def defect(exchange) -> None:
         raise KeyError("secret")
 
-    bench.connection._router._exact["/now"]["GET"] = defect
+    bench.connection._router.offer("/now", {"GET": defect, "POST": bench._now})
     written = bench.feed(GET)
     assert written.startswith(b"HTTP/1.1 500")
     assert b"secret" not in written

@@ -161,16 +161,16 @@ def test_a_held_client_that_goes_away_gives_its_booking_back(serve):
         with service.connect() as client:
             client.sendall(chat("me", AGAIN))
             expect_soon(lambda: service.on_loop(lambda: len(service.server.held)) == 1)
-        expect_soon(lambda: service.on_loop(lambda: service.server.slots.booked) == 0)
+        expect_soon(lambda: service.on_loop(lambda: len(service.server.slots.bookings)) == 0)
 
 
 def test_a_booking_that_nobody_comes_for_lapses(serve):
     service, stack = _busy(serve)
     with stack:
         service.ask(chat("me", STAINLESS))
-        assert service.on_loop(lambda: service.server.slots.booked) == 1
+        assert service.on_loop(lambda: len(service.server.slots.bookings)) == 1
         service.step(1_000)
-        expect_soon(lambda: service.on_loop(lambda: service.server.slots.booked) == 0)
+        expect_soon(lambda: service.on_loop(lambda: len(service.server.slots.bookings)) == 0)
     assert service.on_loop(lambda: service.server.admission.attendance.lapsed) == 1
 
 

@@ -12,7 +12,7 @@ from zerolayer.model.cost import Prices
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import Metrics
+from zerolayer.observe.metrics import Gauges, Metrics
 from zerolayer.observe.stages import Stage, StageClock
 from zerolayer.wire.schema import FinishReason, Sampling
 
@@ -51,7 +51,8 @@ class Bench:
     def __init__(self, slots: int = 2) -> None:
         self.steps = Steps()
         self.slots = Calendar(slots, lambda: 0, lambda: Prices(step_ns=10))
-        self.dispatcher = Dispatcher(self.slots, self.steps, Metrics("m"), GlueMeter())
+        self.metrics = Metrics("m")
+        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, GlueMeter())
 
     def start(self, request: Request, due_ns: int = 10_000) -> int:
         work = Work(1, 0, 0, 10)
@@ -67,6 +68,14 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
+
+
+def test_the_time_between_tokens_is_that_between_the_ends_of_steps(bench):
+    slot = bench.start(Request())
+    bench.dispatcher.on_step(StepReport(0, 1_000_000, "plain", tokens=[SampledToken(slot, 1)], prefill_slot=slot))
+    bench.dispatcher.on_step(StepReport(1_000_000, 4_000_000, "plain", tokens=[SampledToken(slot, 2)], decode=(slot,)))
+    page = bench.metrics.render(Gauges()).decode()
+    assert 'vllm:inter_token_latency_seconds_sum{model_name="m"} 0.003' in page
 
 
 def test_each_token_goes_to_the_request_of_its_slot(bench):

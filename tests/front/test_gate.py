@@ -7,6 +7,7 @@ from echo_service import chat, get, post
 
 from zerolayer.front.gate import Gate, local_hosts
 from zerolayer.wire.http1 import Head
+from zerolayer.wire.http1_head import first_values
 
 PAGE = "https://chat.example"
 BODY = {"model": "echo", "messages": [{"role": "user", "content": "a"}]}
@@ -14,7 +15,7 @@ BODY = {"model": "echo", "messages": [{"role": "user", "content": "a"}]}
 
 def _head(method: str = "GET", **headers: str) -> Head:
     pairs = tuple((name.replace("_", "-").encode(), value.encode()) for name, value in headers.items())
-    return Head(method, "/", "", pairs, 1, True, False, 0)
+    return Head(method, "/", "", pairs, 1, True, False, 0, first_values(pairs))
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:8000", "127.0.0.2:8000"])

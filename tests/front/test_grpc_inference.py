@@ -80,7 +80,7 @@ def test_a_call_that_was_refused_is_booked_and_the_same_call_is_served_at_its_ti
         running = [stub.generate(ask(text)) for text in ("abc", "abd")]
         expect_soon(lambda: service.running() == 2)
         waiting = stub.generate(ask("abe"))
-        expect_soon(lambda: service.on_loop(lambda: service.server.slots.booked) == 1)
+        expect_soon(lambda: service.on_loop(lambda: len(service.server.slots.bookings)) == 1)
         service.step(1_000)
         assert b"".join(reply.text for reply in waiting) == b"abe"
         assert all(list(call) for call in running)

@@ -308,7 +308,7 @@ def test_a_defect_within_a_stream_resets_it_and_frees_what_it_held(service):
         exchange.stream(b"data: begun\n\n")
         raise KeyError("secret")
 
-    service.on_loop(lambda: service.server.tables.routers.service._exact.__setitem__("/livez", {"GET": defect}))
+    service.on_loop(lambda: service.server.tables.routers.service.offer("/livez", {"GET": defect}))
     with client(service) as peer:
         stream_id = peer.ask("GET", "/livez")
         peer.until(lambda: peer.of(h2.events.StreamReset, stream_id))

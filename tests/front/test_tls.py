@@ -150,7 +150,7 @@ def watch_callers(service: Service, callers: list[Caller]) -> None:
         exchange.reply(200, (), b"")
 
     for router in (service.server.tables.routers.service, service.server.tables.routers.local):
-        service.on_loop(lambda router=router: router._exact.__setitem__("/livez", {"GET": livez}))
+        service.on_loop(lambda router=router: router.offer("/livez", {"GET": livez}))
 
 
 # Unix sockets.

@@ -3,21 +3,27 @@
     make fuzz ARGS="http1 protobuf --seconds 600"
 
 Inputs that reach new code stay in ``.fuzz/<target>``, from where the next run goes on; an input that fails is left in
-``.fuzz`` with libFuzzer's name for it. The seeds of ``corpus/`` are never changed.
+``.fuzz`` with libFuzzer's name for it. The seeds of ``corpus/`` are never changed. ``.fuzz/tally.json`` sums up, over
+all runs, how many inputs each target has had.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 HERE = Path(__file__).parent
 WORK = HERE.parents[1] / ".fuzz"
+TALLY = WORK / "tally.json"
 _LONGEST = 4096
 _MEMORY_MB = 2048
-_TIMEOUT_S = 10
+_TIMEOUT_S = 60  # by the wall clock: a starved process is no find, a hang is one after a minute as well
+_INPUTS = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 
 
 def main() -> int:
@@ -33,12 +39,39 @@ def main() -> int:
     failed = []
     for name in names:
         print(f"--- {name}", flush=True)
-        command = [sys.executable, __file__, name, "--inside"]
-        given = [f"--seconds={options.seconds}", f"--runs={options.runs}"]
-        if subprocess.run([*command, *given], check=False).returncode:
-            failed.append(name)
+        failed += [] if watch(name, options.seconds, options.runs) else [name]
+    tally = read_tally()
+    for name in names:
+        print(f"{name:12} {tally.get(name, 0):12,} inputs so far")
     print("failed: " + ", ".join(failed) if failed else f"{len(names)} targets, no find", flush=True)
     return 1 if failed else 0
+
+
+def watch(name: str, seconds: int, runs: int) -> bool:
+    """Run one target in a process of its own, show what it says and count its inputs. False when it found something."""
+    command = [sys.executable, __file__, name, "--inside", f"--seconds={seconds}", f"--runs={runs}"]
+    inputs = 0
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            print(line, end="", flush=True)
+            found = _INPUTS.match(line)
+            inputs = int(found[1]) if found else inputs
+    tally = read_tally()
+    write_tally({**tally, name: tally.get(name, 0) + inputs})
+    return run.returncode == 0
+
+
+def read_tally() -> dict[str, int]:
+    """Target -> inputs of all runs."""
+    return json.loads(TALLY.read_text()) if TALLY.exists() else {}
+
+
+def write_tally(tally: Mapping[str, int]) -> None:
+    WORK.mkdir(exist_ok=True)
+    TALLY.write_text(json.dumps(tally, indent=1, sort_keys=True))
 
 
 def fuzz(name: str, seconds: int, runs: int) -> None:

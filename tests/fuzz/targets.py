@@ -20,6 +20,7 @@ from zerolayer.text.decode import Decoder
 from zerolayer.text.stop import StopMatcher
 from zerolayer.text.template import ChatTemplate
 from zerolayer.text.vocabulary import BYTE_ALPHABET, TokenKind, Vocabulary
+from zerolayer.wire.anthropic import decode_count, decode_messages
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.grpc import Deframer
 from zerolayer.wire.http1 import Fault, Http1Protocol
@@ -70,17 +71,33 @@ def http2(data: bytes) -> None:
 
 
 def hpack(data: bytes) -> None:
-    """A block is a head, or one of three refusals; one that is remembered is the head that it was."""
-    decoder = HeadDecoder(2048, 20)
-    outcomes: list[object] = []
-    for block in (_GET, data, _GET):
+    """A block is a head, or one of three refusals; whatever is remembered, it is what it is to a new connection."""
+    warm = _without_table()
+    cut = data[0] % max(1, len(data)) if data else 0
+    for block in (data[1:cut], data[cut:], data[1:cut] + data[cut:], _GET):
+        fresh = _without_table()
         try:
-            outcomes.append(decoder.request(block))
+            met = _met(warm, block)
         except ConnectionFault:
             return
-        except (MalformedHead, HeadersTooLarge):
-            outcomes.append(None)
-    assert outcomes[0] == outcomes[2]
+        if not warm.stateless:
+            return
+        assert met == _met(fresh, block)
+
+
+def _without_table() -> HeadDecoder:
+    """Of a client that has announced to keep none."""
+    decoder = HeadDecoder(2048, 20)
+    decoder.request(b"\x20" + _GET)
+    return decoder
+
+
+def _met(decoder: HeadDecoder, block: bytes) -> object:
+    try:
+        head = decoder.request(block)
+    except (MalformedHead, HeadersTooLarge) as error:
+        return type(error)
+    return head.method, head.path, head.query, head.expects_continue, head.content_length, head.values
 
 
 def grpc(data: bytes) -> None:
@@ -105,6 +122,22 @@ def openai(data: bytes) -> None:
             decode(data, _LIMITS)
         except ZerolayerError as error:
             assert error.status in (400, 413)
+
+
+def anthropic(data: bytes) -> None:
+    """A request or one refusal; a call that can be decoded can be counted, and has the same prompt."""
+    for decode in (decode_messages, decode_count):
+        try:
+            request = decode(data, _LIMITS)
+        except ZerolayerError as error:
+            assert error.status in (400, 413)
+        else:
+            counted = decode_count(data, _LIMITS)
+            assert (counted.messages, counted.prefill, counted.tools) == (
+                request.messages,
+                request.prefill,
+                request.tools,
+            )
 
 
 def protobuf(data: bytes) -> None:
@@ -179,7 +212,7 @@ def dump(data: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
-    for target in (http1, http2, hpack, grpc, openai, protobuf, gguf, vocabulary, chat, stop, dump)
+    for target in (http1, http2, hpack, grpc, openai, anthropic, protobuf, gguf, vocabulary, chat, stop, dump)
 }
 
 

@@ -26,11 +26,17 @@ class Words:
     def __init__(self) -> None:
         self.calls = 0
 
-    def encode(self, given):
+    def encode(self, given, tools=()):
         self.calls += 1
         if isinstance(given, str):
             return [ord(letter) for letter in given]
-        return [0, 0, 0] + [1] * len(given[-1].content)
+        return [0, 0, 0] + [1] * len(given[-1].content) + [2] * len(tools)
+
+    def slow(self, request):
+        return request.output is not None
+
+    def of(self, request):
+        return request.output
 
 
 def _guard(slots: int = 1, *, now: Callable[[], int] = lambda: 0, **shape: object) -> tuple[Guard, Words]:
@@ -49,6 +55,7 @@ def _guard(slots: int = 1, *, now: Callable[[], int] = lambda: 0, **shape: objec
         chunk_tokens=50,
         encoder=words,
         template=words,
+        grammars=words,
     )
     return guard, words
 
@@ -72,7 +79,7 @@ def _prompt(prompt: object, **members: object) -> Request:
 
 def _admit(guard: Guard, request: Request):
     reservation = _reserve(guard, request)
-    return guard.confirm(reservation, request, guard.prompt(request).ids)
+    return guard.confirm(reservation, request, guard.prompts(request))[0]
 
 
 @pytest.mark.parametrize("name", ["m", "alias"])
@@ -108,7 +115,7 @@ def test_the_true_length_tightens_the_reservation():
     guard, _ = _guard(slot_tokens=10_000)
     reservation = _reserve(guard, _chat("a" * 500))
     before = guard.slots.next_free_ms()
-    guard.confirm(reservation, _chat(), guard.tokenise(_chat()))
+    guard.confirm(reservation, _chat(), guard.prompts(_chat()))
     assert guard.slots.next_free_ms() < before
 
 
@@ -217,7 +224,7 @@ def test_the_same_body_redeems_its_booking():
     now[0] = refused.value.retry_after_ms * MS
     assert refused.value.ticket
     assert _reserve(guard, _chat(), x_stainless_retry_count="1").slot == 0
-    assert guard.slots.booked == 0
+    assert not guard.slots.bookings
 
 
 def test_a_booked_client_that_is_a_moment_early_is_held():
@@ -265,4 +272,4 @@ def test_the_last_attempt_of_a_stock_client_is_told_a_time_and_nothing_is_held_f
     with pytest.raises(SlotsBusy) as refused:
         _reserve(guard, _chat(), x_stainless_retry_count="2")
     assert refused.value.ticket is None
-    assert guard.slots.booked == 0
+    assert not guard.slots.bookings

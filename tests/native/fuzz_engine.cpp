@@ -31,7 +31,7 @@ class Fuzzer {
   }
 
  private:
-  struct Slot { int prompt = 0, done = 0, produced = 0, wanted = 0; };  // prompt 0: closed
+  struct Slot { int prompt = 0, done = 0, produced = 0, wanted = 0; bool masked = false; };  // prompt 0: closed
 
   bool one_in(int n) { return random_.bits() % unsigned(n) == 0; }
   int below(int n) { return int(random_.bits() % unsigned(n)); }
@@ -108,12 +108,14 @@ class Fuzzer {
     for (int32_t& token : prompt) token = below(7);  // few kinds: prefixes and penalties have something to do
     if (one_in(8)) prompt[below(tokens)] = any(SmallModel::kVocabulary);
     zl::SamplingParameters p{any_float(1.5f), any_float(1.0f), any(50), one_in(4) ? any_float(0.5f) : 0.0f, one_in(2) ? 1.0f : any_float(2.0f),
-                             one_in(2) ? 0.0f : any_float(1.0f), one_in(2) ? 0.0f : any_float(1.0f), random_.bits(), one_in(2) ? -1 : any(22)};
+                             one_in(2) ? 0.0f : any_float(1.0f), one_in(2) ? 0.0f : any_float(1.0f), random_.bits(), one_in(2) ? -1 : any(22), one_in(3) ? any(5) : 0};
+    if (one_in(3)) p.bias.push_back({any(SmallModel::kVocabulary), any_float(100.0f)});
     if (one_in(3)) p.temperature = 0.0f;
-    const int prefix = any(kPrefixes), shared = one_in(2) ? 0 : one_in(2) ? 16 : any(kPrefixTokens);
-    if (accepted([&] { engine_->open(slot, prompt.data(), count, max_tokens, p, {any(9), 3}, prefix, shared); })) {
+    const int scores = one_in(4) ? any(22) : -1, prefix = any(kPrefixes), shared = one_in(2) ? 0 : one_in(2) ? 16 : any(kPrefixTokens);
+    const bool masked = one_in(3);
+    if (accepted([&] { engine_->open(slot, prompt.data(), count, max_tokens, p, {any(9), 3}, scores, prefix, shared, masked); })) {
       expect(slots_.at(slot).prompt == 0 && tokens + max_tokens <= kSlotTokens, "only a free slot opens, with what fits it");
-      slots_[slot] = {tokens, shared, 0, max_tokens};
+      slots_[slot] = {tokens, shared, 0, max_tokens, masked};
     }
   }
 
@@ -133,12 +135,16 @@ class Fuzzer {
     if (prefill >= 0) count = std::min(slots_[prefill].prompt - slots_[prefill].done, 1 + below(kChunk));
     if (one_in(16)) prefill = any(kSlots);
     if (one_in(16)) count = any(kChunk);
+    for (int i = 0; i < kSlots * engine_->mask_words(); i++) engine_->masks()[i] = one_in(2) ? 1u << below(6) : uint32_t(random_.bits());
     const std::vector<zl::Sampled>* sampled = nullptr;
     if (!accepted([&] { sampled = &engine_->step(decode.data(), int(decode.size()), prefill, count); })) return;
+    expect(int(engine_->scored().size()) <= std::max(0, count), "only tokens of the chunk are scored");
     for (const int32_t s : decode) expect(slots_.at(s).produced > 0 && slots_[s].produced < slots_[s].wanted, "only a running slot decodes");
     if (prefill >= 0 && count > 0) slots_.at(prefill).done += count;
     for (const zl::Sampled& one : *sampled) {
       expect(one.choice.token >= 0 && one.choice.token < SmallModel::kVocabulary, "a token lies in the vocabulary");
+      const uint32_t word = engine_->masks()[one.slot * engine_->mask_words() + one.choice.token / 32];
+      expect(!slots_.at(one.slot).masked || (word >> (one.choice.token % 32) & 1), "a masked slot has only what its mask allows");
       expect(++slots_.at(one.slot).produced <= slots_[one.slot].wanted, "no slot has more tokens than it asked for");
       tokens_++;
     }

@@ -60,6 +60,14 @@ def test_a_finished_request_is_counted_by_reason_and_stage():
     assert 'zerolayer:program_steps_total{model_name="m",program="greedy"} 1\n' in page
 
 
+def test_a_gap_counts_once_for_each_stream_that_had_it():
+    metrics = Metrics("m")
+    metrics.gap(5_000_000, 3)
+    page = metrics.render(Gauges()).decode()
+    assert 'vllm:inter_token_latency_seconds_count{model_name="m"} 3' in page
+    assert 'vllm:inter_token_latency_seconds_sum{model_name="m"} 0.015' in page
+
+
 def test_programs_tell_their_heartbeats_and_which_of_them_were_dropped():
     page = Metrics("m").render(Gauges(programs=ProgramState(("full", "plain"), ("chat",), 12))).decode()
     assert 'zerolayer:heartbeats_total{model_name="m"} 12\n' in page

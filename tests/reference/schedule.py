@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan
 
 MAX_STEPS = 100_000
@@ -74,4 +76,4 @@ def together(engine: Engine, generations: Mapping[int, Generation], chunk: int =
 
 def slotless(tokens: list[SampledToken]) -> list[SampledToken]:
     """The same tokens as if slot 0 had produced them."""
-    return [SampledToken(0, token.token_id, token.finish, token.logprob) for token in tokens]
+    return [msgspec.structs.replace(token, slot=0) for token in tokens]

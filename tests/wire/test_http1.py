@@ -99,6 +99,14 @@ def test_pipelined_requests_come_out_in_order() -> None:
     assert [event.body for event in events if isinstance(event, Message)] == [b"a", b"b", b""]
 
 
+def test_a_head_that_comes_again_is_the_same_head_with_its_own_body() -> None:
+    post = POST + b"content-length: 1\r\n\r\n"
+    events = receive(post + b"a", post + b"b")
+    heads = [event for event in events if isinstance(event, Head)]
+    assert heads[0] is heads[1]
+    assert bodies(post + b"a", post + b"b") == [b"a", b"b"]
+
+
 def test_one_empty_line_before_a_request_is_skipped() -> None:
     assert bodies(b"\r\n" + GET + b"\r\n" + GET) == [b"", b""]
 

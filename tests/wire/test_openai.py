@@ -105,11 +105,9 @@ def test_names_and_empty_tool_calls_of_messages_are_ignored() -> None:
         ([*HELLO, {"role": "system", "content": None}], "messages[1].content"),
         ([{"role": "user", "content": 5}], "messages[0].content"),
         ([{"role": SECRET, "content": "x"}], "messages[0].role"),
-        ([{"role": "tool", "content": "x", "tool_call_id": "1"}], "messages[0].role"),
         ([{"role": "function", "content": "x", "name": "f"}], "messages[0].role"),
         ([{"role": 1, "content": "x"}], "messages[0].role"),
-        ([{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}], "messages[0].tool_calls"),
-        ([{"role": "assistant", "content": None, "function_call": {"name": "f"}}], "messages[0].tool_calls"),
+        ([{"role": "assistant", "content": None, "function_call": {"name": "f"}}], "messages[0].function_call"),
         ([{"role": "user", "content": [{"type": "image_url", "url": SECRET}]}], "messages[0].content[0].type"),
         ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
         ([{"role": "user", "content": [{"type": "text", "text": 1}]}], "messages[0].content[0].text"),
@@ -135,7 +133,7 @@ def test_there_may_be_as_many_messages_as_the_limit() -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "read"),
-    [("x", "x"), ("", ""), (["x"], "x"), ([1, 2], (1, 2)), ([[1, 2]], (1, 2)), ([2**31 - 1], (2**31 - 1,))],
+    [("x", "x"), ("", ""), (["x"], "x"), ([""], ""), ([1, 2], (1, 2)), ([[1, 2]], (1, 2)), ([2**31 - 1], (2**31 - 1,))],
 )
 def test_a_prompt_is_text_or_token_ids_possibly_in_a_list_of_one(prompt: Any, read: Any) -> None:
     assert completion(prompt=prompt).prompt == read
@@ -143,15 +141,67 @@ def test_a_prompt_is_text_or_token_ids_possibly_in_a_list_of_one(prompt: Any, re
 
 @pytest.mark.parametrize(
     "prompt",
-    [None, [], [[]], ["a", "b"], [[1], [2]], [["a"]], [1, "a"], [[1], 2], ["a", [1]], [-1], [[1, -1]], [2**31], [2**80],
+    [None, [], [[]], [["a"]], [1, "a"], [[1], 2], ["a", [1]], [-1], [[1, -1]], [2**31], [2**80],
      [1.5], [True], 5, {}, [None], [[[1]]]],
 )  # fmt: skip
 def test_other_prompts_are_refused(prompt: Any) -> None:
     assert refusal(completion, prompt=prompt).param in {"prompt", "prompt[0]", "prompt[0][0]"}
 
 
-def test_several_prompts_are_refused_with_what_to_do() -> None:
-    assert "one request for each" in refusal(completion, prompt=["a", "b"]).message
+@pytest.mark.parametrize(("prompt", "further"), [(["a", "b", ""], ("b", "")), ([[1], [2, 3]], ((2, 3),))])
+def test_prompts_may_be_several_texts_or_several_lists_of_ids(prompt: Any, further: Any) -> None:
+    assert completion(prompt=prompt).further == further
+
+
+def test_all_answers_of_a_request_together_are_bounded() -> None:
+    assert completion(prompt=["a", "b"], n=2).answers == 4
+    error = refusal(completion, prompt=["a", "b"], n=3)
+    assert (error.param, "several requests" in error.message) == ("prompt", True)
+
+
+def test_answers_go_prompt_by_prompt_and_seeds_follow_each_other() -> None:
+    each = completion(prompt=["a", "b"], n=2, seed=2**63 - 1).each()
+    assert [part.prompt for part in each] == ["a", "a", "b", "b"]
+    assert [part.sampling.seed for part in each] == [2**63 - 1, 2**63] * 2
+    assert {(part.n, part.further) for part in each} == {(1, ())}
+
+
+def test_the_first_answer_is_that_of_a_request_for_one() -> None:
+    assert completion(n=3, seed=5).each()[0] == completion(seed=5)
+
+
+def test_an_answer_may_be_empty_on_the_completions_route_only() -> None:
+    assert completion(max_tokens=0).max_tokens == 0
+    assert refused_param(chat, max_tokens=0) == "max_tokens"
+
+
+@BOTH
+def test_biases_are_token_ids_with_numbers(decode: Callable[..., Request]) -> None:
+    assert decode(logit_bias={"50256": -100, "7": 0.5}).sampling.logit_bias == ((50256, -100.0), (7, 0.5))
+    assert decode(logit_bias={"7": 1, "07": 2}).sampling.logit_bias == ((7, 2.0),)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "bias",
+    [{"1": 101}, {"1": -100.5}, {"x": 1}, {"-1": 1}, {"": 1}, {"1.0": 1}, {str(2**31): 1}, {"9" * 5000: 1},
+     {"²": 1}, {str(i): 1 for i in range(1025)}, {"1": "1"}, {"1": None}, [1], 5],
+)  # fmt: skip
+def test_other_biases_are_refused(decode: Callable[..., Request], bias: Any) -> None:
+    assert (refusal(decode, logit_bias=bias).param or "").startswith("logit_bias")
+
+
+@BOTH
+def test_the_least_number_of_tokens_is_within_the_most(decode: Callable[..., Request]) -> None:
+    assert decode(min_tokens=3, max_tokens=3).sampling.min_tokens == 3
+    assert refused_param(decode, min_tokens=4, max_tokens=3) == "min_tokens"
+    assert refused_param(decode, min_tokens=-1) == "min_tokens"
+
+
+@BOTH
+def test_a_stream_may_tell_its_usage_all_the_time(decode: Callable[..., Request]) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    assert decode(stream=True, stream_options=options).continuous_usage
 
 
 def test_the_prompt_may_be_echoed() -> None:
@@ -161,20 +211,10 @@ def test_the_prompt_may_be_echoed() -> None:
 # --- what this service does not do
 
 
-TOOL = {"type": "function", "function": {"name": SECRET}}
-
-
 @pytest.mark.parametrize(
     ("members", "param"),
     [
-        ({"tools": [TOOL]}, "tools"),
-        ({"tools": [TOOL], "tool_choice": "auto"}, "tools"),
-        ({"tools": [TOOL], "tool_choice": {"type": "function"}}, "tools"),
         ({"functions": [{"name": SECRET}]}, "functions"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format"),
-        ({"response_format": {"type": SECRET}}, "response_format"),
-        ({"logit_bias": {"50256": -100}}, "logit_bias"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"audio": {"voice": "x"}}, "audio"),
         ({"web_search_options": {}}, "web_search_options"),
@@ -189,11 +229,9 @@ def test_what_would_change_a_chat_and_is_not_done_is_refused(members: dict[str, 
 @pytest.mark.parametrize(
     ("members", "param"),
     [
-        ({"logit_bias": {"1": 1}}, "logit_bias"),
         ({"best_of": 2}, "best_of"),
         ({"best_of": 0}, "best_of"),
         ({"suffix": "x"}, "suffix"),
-        ({"echo": True, "logprobs": 1}, "echo"),
     ],
 )
 def test_what_would_change_a_completion_and_is_not_done_is_refused(members: dict[str, Any], param: str) -> None:
@@ -206,7 +244,7 @@ def test_what_would_change_a_completion_and_is_not_done_is_refused(members: dict
     "members",
     [
         {"tools": []},
-        {"tools": [TOOL], "tool_choice": "none"},
+        {"tools": [], "tool_choice": "auto"},
         {"functions": [], "function_call": "auto"},
         {"functions": [{"name": "f"}], "function_call": "none"},
         {"response_format": {"type": "text"}},
@@ -222,8 +260,8 @@ def test_completions_pass_members_that_ask_for_nothing() -> None:
     assert completion(best_of=1, suffix="", logit_bias={}) == completion()
 
 
-def test_one_answer_a_request_whatever_the_contract_allows() -> None:
-    assert refused_param(chat, limits=BodyLimits(n=8), n=2) == "n"
+def test_the_best_of_as_many_as_are_asked_for_is_all_of_them() -> None:
+    assert completion(best_of=3, n=3) == completion(n=3)
 
 
 # --- the body as a whole

@@ -12,7 +12,8 @@ from openai.types import Completion, Model
 from openai.types.chat import ChatCompletion
 
 from zerolayer.errors import InvalidRequest, SlotsBusy, Unavailable, ZerolayerError
-from zerolayer.wire.openai_reply import ModelCard, complete_body, error_body, model_body, models_body
+from zerolayer.wire.openai_logprobs import LogprobWriter
+from zerolayer.wire.openai_reply import ModelCard, choice_member, complete_body, error_body, model_body, models_body
 from zerolayer.wire.schema import Account, Alternative, FinishReason, Route, TokenLogprob, Usage
 
 ACCOUNT = Account({"read": 12, "prefill": 3400}, "greedy", 64, 60_000)
@@ -25,13 +26,14 @@ LOGPROBS = [
 ]
 
 
-def body(route: Route, text: str = "Hello", **members: Any) -> dict[str, Any]:
-    members |= {"text": text, "reason": FinishReason.STOP, "usage": USAGE, "account": ACCOUNT}
+def body(route: Route, text: str = "Hello", logprobs: bytes = b"null", **members: Any) -> dict[str, Any]:
+    choices = [choice_member(route, text, FinishReason.STOP, logprobs=logprobs)]
+    members |= {"choices": choices, "usage": USAGE, "account": ACCOUNT}
     return json.loads(complete_body(route, "r1", 1_700_000_000, "m", **members))
 
 
-def with_logprobs(route: Route) -> dict[str, Any]:
-    return body(route, logprobs=LOGPROBS, token_bytes=PIECES.__getitem__)
+def with_logprobs(route: Route, tokens: list[TokenLogprob] = LOGPROBS, first: int | None = None) -> dict[str, Any]:
+    return body(route, logprobs=LogprobWriter(route).render(tokens, PIECES.__getitem__, first))
 
 
 def test_a_chat_reply_is_what_the_openai_package_expects() -> None:
@@ -48,7 +50,7 @@ def test_a_completion_is_what_the_openai_package_expects() -> None:
     assert (reply.choices[0].text, reply.choices[0].finish_reason) == ("Hello", "stop")
 
 
-@pytest.mark.parametrize("route", list(Route))
+@pytest.mark.parametrize("route", [Route.CHAT, Route.COMPLETIONS])
 def test_usage_counts_prompt_completion_their_sum_and_what_was_cached(route: Route) -> None:
     assert body(route)["usage"] == {
         "prompt_tokens": 7,
@@ -58,7 +60,7 @@ def test_usage_counts_prompt_completion_their_sum_and_what_was_cached(route: Rou
     }
 
 
-@pytest.mark.parametrize("route", list(Route))
+@pytest.mark.parametrize("route", [Route.CHAT, Route.COMPLETIONS])
 def test_the_account_is_a_member_of_the_reply(route: Route) -> None:
     assert body(route)["zerolayer"] == {
         "stages_us": {"read": 12, "prefill": 3400},
@@ -107,8 +109,22 @@ def test_the_chosen_token_is_always_among_the_alternatives_of_a_completion() -> 
 
 
 def test_logprobs_of_a_reply_without_tokens_are_empty_lists() -> None:
-    chat = body(Route.CHAT, logprobs=[], token_bytes=PIECES.__getitem__)
+    chat = with_logprobs(Route.CHAT, [])
     assert chat["choices"][0]["logprobs"] == {"content": [], "refusal": None}
+
+
+def test_nothing_could_predict_the_first_token_of_a_prompt_that_is_shown() -> None:
+    logprobs = with_logprobs(Route.COMPLETIONS, LOGPROBS[:1], first=1)["choices"][0]["logprobs"]
+    assert (logprobs["tokens"], logprobs["text_offset"]) == (["lo", "Hel"], [0, 2])
+    assert logprobs["token_logprobs"] == [None, -0.5]
+    assert logprobs["top_logprobs"][0] is None
+
+
+@pytest.mark.parametrize("route", [Route.CHAT, Route.COMPLETIONS])
+def test_answers_are_numbered(route: Route) -> None:
+    choices = [choice_member(route, text, FinishReason.STOP, index=index) for index, text in enumerate("ab")]
+    raw = complete_body(route, "r1", 1, "m", choices=choices, usage=USAGE, account=ACCOUNT)
+    assert [choice["index"] for choice in json.loads(raw)["choices"]] == [0, 1]
 
 
 # --- errors

@@ -13,14 +13,14 @@ from openai.types import Completion
 from openai.types.chat import ChatCompletionChunk
 
 from zerolayer.errors import EngineFailed
-from zerolayer.wire.openai_reply import complete_body
+from zerolayer.wire.openai_logprobs import LogprobWriter
 from zerolayer.wire.openai_stream import StreamWriter
 from zerolayer.wire.schema import Account, Alternative, FinishReason, Route, TokenLogprob, Usage
 
 ACCOUNT = Account({"read": 12, "decode": 3400}, "greedy", 64, 60_000)
 USAGE = Usage(7, 3)
 PIECES = [b"Hel", b"lo", b"\xe2\x82", b"\xac"]
-ROUTES = pytest.mark.parametrize("route", list(Route))
+ROUTES = pytest.mark.parametrize("route", [Route.CHAT, Route.COMPLETIONS])
 TEXTS = st.lists(st.text(st.characters(codec="utf-8")), max_size=5)
 
 
@@ -158,6 +158,34 @@ def test_any_model_name_and_request_id_stay_inside_their_strings(route: Route, n
     assert event["id"].endswith(name)
 
 
+@ROUTES
+def test_usage_so_far_is_in_every_event_that_has_text_where_asked_for(route: Route) -> None:
+    events = writer(route)
+    raw = b"".join([
+        events.open(), *[events.delta(text, usage=Usage(7, count)) for count, text in enumerate("abc", 1)],
+        events.finish(FinishReason.LENGTH, ACCOUNT, Usage(7, 3)),
+    ])  # fmt: skip
+    counts = [event["usage"]["completion_tokens"] for event in objects(raw) if event.get("usage")]
+    assert counts == [1, 2, 3, 3]
+
+
+@ROUTES
+def test_every_event_of_an_answer_has_its_number(route: Route) -> None:
+    events = StreamWriter(route, "r1", 1, "m", False, index=3)
+    raw = events.open() + events.delta("a") + events.finish(FinishReason.STOP, ACCOUNT)
+    assert {event["choices"][0]["index"] for event in objects(raw)} == {3}
+
+
+def test_an_echo_comes_with_the_log_probabilities_of_the_prompt() -> None:
+    events = writer(Route.COMPLETIONS)
+    echo, delta = objects(
+        events.echo("loHel", LOGPROBS[:1], PIECES.__getitem__, first=1)
+        + events.delta("lo", LOGPROBS[3:], PIECES.__getitem__)
+    )
+    assert echo["choices"][0]["logprobs"]["token_logprobs"] == [None, -0.5]
+    assert delta["choices"][0]["logprobs"]["text_offset"] == [5]
+
+
 # --- log probabilities
 
 LOGPROBS = [
@@ -176,11 +204,7 @@ def streamed_logprobs(route: Route) -> Iterator[dict[str, Any]]:
 
 
 def complete_logprobs(route: Route) -> Any:
-    body = complete_body(
-        route, "r1", 1, "m", text="Hel€lo", reason=FinishReason.STOP, usage=USAGE, account=ACCOUNT,
-        logprobs=LOGPROBS, token_bytes=PIECES.__getitem__,
-    )  # fmt: skip
-    return json.loads(body)["choices"][0]["logprobs"]
+    return json.loads(LogprobWriter(route).render(LOGPROBS, PIECES.__getitem__))
 
 
 def test_streamed_chat_logprobs_joined_are_those_of_the_complete_reply() -> None:

@@ -14,7 +14,7 @@ from zerolayer.errors import BodyTooLarge, InvalidRequest
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.protobuf_client import encode_request
 from zerolayer.wire.protobuf_request import RequestDecoder
-from zerolayer.wire.schema import Message, Request, Route, Sampling
+from zerolayer.wire.schema import Message, OutputFormat, Request, Route, Sampling
 
 GenerateRequest = message("GenerateRequest")
 LIMITS = BodyLimits(max_tokens=100)
@@ -142,6 +142,7 @@ def test_a_temperature_outside_is_moved_to_the_limit_where_the_contract_says_so(
         ({"ticket": "a b"}, "ticket"),
         ({"session": "é"}, "session"),
         ({"session": "s" * 129}, "session"),
+        ({"output_schema": b" " * 65_537}, "output_schema"),
     ],
 )
 def test_what_is_outside_a_limit_is_refused_and_named(fields: dict[str, Any], param: str) -> None:
@@ -165,10 +166,20 @@ def test_what_is_outside_a_limit_is_refused_and_named(fields: dict[str, Any], pa
         {"event_time_ms": 253_402_300_799_999},
         {"ticket": "~" * 64},
         {"session": "!" * 128},
+        {"output_schema": b" " * 65_536},
     ],
 )
 def test_the_limit_itself_is_allowed(fields: dict[str, Any]) -> None:
     assert request(**fields)
+
+
+@pytest.mark.parametrize("again", [1, 2])  # the second time the tail is remembered
+def test_an_output_schema_arrives_as_it_was_written(again: int) -> None:
+    whole = decoder()
+    bodies = [encoded(messages=HELLO, output_schema=b'{"type": "integer"}')] * again
+    outputs = [whole.decode(body).output for body in bodies]
+    assert outputs == [OutputFormat(b'{"type": "integer"}', "output_schema")] * again
+    assert whole.decode(encoded(messages=HELLO)).output is None
 
 
 def test_a_body_above_the_limit_is_not_read() -> None:

@@ -35,6 +35,16 @@ def _add_pulse(commands: Commands[argparse.ArgumentParser]) -> None:
     pulse.add_argument("--body", metavar="TEXT|@FILE", help="JSON body of plain HTTP")
     for name, placeholder, kind, note in _PULSE_NUMBERS:
         pulse.add_argument(f"--{name}", metavar=placeholder, type=kind, help=note)
+    pulse.add_argument("--http2", action="store_true", help="speak HTTP/2 (over TLS, or with prior knowledge)")
+    pulse.add_argument("--step-rates", metavar="R,...", type=_rates, help="rates of the steps, requests per second")
+    pulse.add_argument(
+        "--stages",
+        metavar="R[-R]:S,...",
+        type=_stages,
+        help="in place of steps: a rate, or from one to another, for S s",
+    )
+    pulse.add_argument("--users", metavar="N", type=_count, help="in place of steps: a closed loop of N users")
+    pulse.add_argument("--think-ms", metavar="MS", type=_positive, help="a user's mean pause; default none")
     pulse.add_argument("--trace", metavar="FILE", help="replay an Azure or Mooncake trace in place of the steps")
     pulse.add_argument("--trace-speed", metavar="X", type=_positive, default=1.0, help="replay X times as fast")
     pulse.add_argument("--trace-limit", metavar="N", type=_count, help="replay the first N requests")
@@ -61,11 +71,18 @@ def _add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
     fleet = commands.add_parser("simulate", help="plan a fleet", description=text, allow_abbrev=False)
     fleet.add_argument("--trace", metavar="FILE", required=True, help="arrivals in Azure's or Mooncake's format")
     fleet.add_argument("--cost", metavar="FILE", action="append", default=[], help="cost table of a kind of node, TOML")
-    fleet.add_argument("--speed", metavar="X", type=_positive, default=1.0, help="arrivals X times as fast")
+    fleet.add_argument("--speed", metavar="X,...", type=_rates, default=(1.0,), help="arrivals X times as fast")
     fleet.add_argument("--limit", metavar="N", type=_count, help="only the first N requests")
-    fleet.add_argument("--nodes", metavar="N", type=_count, help="nodes; default: the fewest that reach the target")
+    fleet.add_argument("--nodes", metavar="N,...", type=_counts, default=(), help="numbers of nodes to try")
+    fleet.add_argument("--slots", metavar="N,...", type=_counts, default=(), help="default: the cost table's")
+    fleet.add_argument(
+        "--find", choices=("nodes",), help="find the fewest that reach the target; default without --nodes"
+    )
     fleet.add_argument("--target", metavar="X", type=_share, default=0.99, help="share served in time; default 0.99")
-    fleet.add_argument("--deadline-ms", metavar="MS", type=_positive, default=float("inf"), help="default: none")
+    fleet.add_argument("--deadline-ms", metavar="MS", type=_positive, help="of each request; default: the contract's")
+    fleet.add_argument("--first-token-ms", metavar="MS", type=_positive, help="default: the contract's")
+    fleet.add_argument("--senders", metavar="N", type=_count, default=0, help="clients; default: one a request")
+    fleet.add_argument("--retries", metavar="N", type=int, choices=range(10), default=2, help="of a client; default 2")
     fleet.add_argument("--html", metavar="FILE", help="write the table and a plot, one file")
     fleet.add_argument("--json", action="store_true", help="print JSON instead")
     fleet.set_defaults(run=_simulate)
@@ -99,6 +116,24 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 1_000_000):
         raise argparse.ArgumentTypeError("a count is a whole number from 1 to 1,000,000")
     return int(text)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    return tuple(_number(part, 0.001, 1e6) for part in text.split(","))
+
+
+def _stages(text: str) -> tuple[tuple[float, float, float], ...]:
+    """``0-50:10,50:30``: (rate at first, rate at last, seconds) of each stage."""
+    stages = []
+    for part in text.split(","):
+        rates, _, seconds = part.partition(":")
+        first, _, last = rates.partition("-")
+        stages.append((_number(first, 0, 1e6), _number(last or first, 0, 1e6), _number(seconds, 0.001, 1e6)))
+    return tuple(stages)
 
 
 def _number(text: str, low: float, high: float) -> float:
@@ -143,14 +178,17 @@ def _port(text: str) -> int:
 
 def _pulse(options: argparse.Namespace) -> int:
     from zerolayer.check.pulse_command import PulseOptions, pulse
-    from zerolayer.check.run_file import Settings
+    from zerolayer.check.run_file import Settings, Stage
 
-    names = [name.replace("-", "_") for name, *_ in _PULSE_NUMBERS]
+    names = [*(name.replace("-", "_") for name, *_ in _PULSE_NUMBERS), "step_rates", "users", "think_ms"]
     numbers = {name: value for name in names if (value := getattr(options, name)) is not None}
     return pulse(
         PulseOptions(
             url=options.url,
-            settings=Settings(aborts=not options.no_aborts, **numbers),
+            settings=Settings(
+                aborts=not options.no_aborts, stages=tuple(Stage(*each) for each in options.stages or ()), **numbers
+            ),
+            http2=options.http2,
             reread=options.reread,
             pcap=options.pcap,
             port=options.port,
@@ -178,11 +216,15 @@ def _simulate(options: argparse.Namespace) -> int:
         SimulateOptions(
             costs=tuple(options.cost),
             trace=options.trace,
-            speed=options.speed,
+            speeds=options.speed,
             limit=options.limit,
-            nodes=options.nodes,
+            nodes=() if options.find else options.nodes,
+            slots=options.slots,
             target=options.target,
             deadline_ms=options.deadline_ms,
+            first_token_ms=options.first_token_ms,
+            senders=options.senders,
+            retries=options.retries,
             html=options.html,
             json=options.json,
         )

@@ -159,9 +159,9 @@ def curve(sizes: Floats, lines: dict[str, Floats], s0_ms: float) -> str:
 
 def shares(xs: Floats, lines: dict[str, Floats], x_label: str, y_label: str) -> str:
     """Percentages against a count, one line each (at most two)."""
-    x, y = _x_axis(0.0, float(xs.max()) * 1.02), _y_axis(0.0, 105.0)
+    x, y = _x_axis(max(0.0, float(xs.min()) - 0.5), float(xs.max()) + 0.5), _y_axis(0.0, 105.0)
     parts = [_line(x.at, y.at, xs, values, f"l{index}", name) for index, (name, values) in enumerate(lines.items())]
-    return _frame(x, y, x_label, y_label, "".join(parts), f"{y_label} by {x_label}")
+    return _frame(x, y, x_label, y_label, "".join(parts), f"{y_label} by {x_label}", xs.tolist())
 
 
 def _line(
@@ -173,6 +173,6 @@ def _line(
     path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
     dots = "".join(f'<circle class="{kind}" cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in points)
     a, b = points[-1]
-    beside = 16 if name in ("P50", "at once") else -8  # the lower line is named below
+    beside = 18 if name in ("P50", "at once") else -8  # the lower line is named below
     label = f'<text class="marked" x="{a - 6:.1f}" y="{b + beside:.1f}" text-anchor="end">{name}</text>'
     return f'<polyline class="line {kind}" points="{path}"/>{dots}{label}'

@@ -9,17 +9,36 @@ import math
 
 import numpy as np
 
-from zerolayer.check.figures import BOOTSTRAP_SEED, MIN_ACCEPTED, Order, lag, levels, order, pulse_waits, unloaded
+from zerolayer.check.figures import (
+    BOOTSTRAP_SEED,
+    MIN_ACCEPTED,
+    Order,
+    lag,
+    levels,
+    order,
+    pulse_waits,
+    unloaded,
+    unloaded_spread,
+)
 from zerolayer.check.findings import Finding, Kind
 from zerolayer.check.run_file import BASELINE, CAPTURE, PULSE, Run
-from zerolayer.check.statistics import Estimate, Floats, bootstrap_draws, median, median_of, pooled_tau
+from zerolayer.check.statistics import (
+    Estimate,
+    Floats,
+    bootstrap,
+    bootstrap_draws,
+    median,
+    median_of,
+    pooled_tau,
+    theil_sen,
+)
 
 ORDERED_TAU = 0.5
 ORDERED_Z = 4.0
 ORDERED_PULSES = 0.8
-QUEUE_RATIO = 1.3  # P50 over S0
 SHARING_RATIO = 1.5
 SERIAL_EFFECT = 0.1  # of S0: a smaller order effect is of no account
+UNEVEN = 0.25  # spread of lone requests over S0
 FLOOR_MS = 2.0  # what any server's own work makes of a pulse; less than this, or than our own lag, is no finding
 
 
@@ -38,25 +57,27 @@ def line(run: Run) -> Finding | None:
         "effect_ms": seen.effect,
     }
     each = f"{seen.slope.value:.3g} ms each"
-    pulses = levels(run, PULSE)
-    ratio = pulses[-1].p50.value / s0.value
     if seen.effect.value < max(SERIAL_EFFECT * s0.value, FLOOR_MS, lag(run).worst_ms):
         return None
-    if seen.effect.value < 0.95 * s0.value or ratio <= QUEUE_RATIO:
+    if seen.effect.value < 0.95 * s0.value:
         return Finding(Kind.SERIAL, f"Serial prefill, {each}.", figures)
-    drain = 1000 / seen.slope.value
-    figures["drain_per_s"] = Estimate(
-        drain, 1000 / seen.slope.high if seen.slope.high > 0 else math.nan, _inverse(seen.slope.low), seen.slope.n
-    )
-    last = pulses[-1]
+    last = levels(run, PULSE)[-1]
     served = last.size * (1 - last.refused.value)
-    if seen.tau > 0 and _is_shaper(run, s0.value, seen.slope.value):
+    passed = _passed(run, s0.value)
+    behind = _slope_behind(run, passed)
+    if seen.tau > 0 and _is_shaper(run, s0.value, seen.slope.value, behind):
+        slope = behind or seen.slope
+        figures |= {"slope_ms": slope, "drain_per_s": _per_second(slope)}
+        burst = f"The first {passed} or so pass undelayed. " if passed >= 3 else ""
         return Finding(
             Kind.SHAPER,
-            f"A rate limit delays instead of refusing: about {drain:.3g} requests/s pass, whatever the service takes. "
-            f"In a pulse of {last.size} the last waits {seen.effect.value:.0f} ms longer than the first.",
+            f"A rate limit delays instead of refusing: about {1000 / slope.value:.3g} requests/s pass, whatever the "
+            f"service takes. {burst}In a pulse of {last.size} the last waits {seen.effect.value:.0f} ms longer than "
+            "the first.",
             figures,
         )
+    drain = 1000 / seen.slope.value
+    figures["drain_per_s"] = _per_second(seen.slope)
     slots = s0.value / seen.slope.value
     waiting = max(0, round(served - slots))
     count = max(1, round(slots))
@@ -77,10 +98,42 @@ def _ordered(seen: Order) -> bool:
     return abs(seen.tau) > ORDERED_TAU and abs(seen.z) > ORDERED_Z and seen.ordered.value >= ORDERED_PULSES
 
 
-def _is_shaper(run: Run, s0_ms: float, slope_ms: float) -> bool:
-    """A shaper spaces every request; a server of c slots starts c at once and is never slower than 1/S0."""
+def _per_second(slope_ms: Estimate) -> Estimate:
+    high = 1000 / slope_ms.high if slope_ms.high > 0 else math.nan
+    return Estimate(1000 / slope_ms.value, high, _inverse(slope_ms.low), slope_ms.n)
+
+
+def _by_place(run: Run) -> Floats:
+    """The median wait of each place in the largest pulses, as far as all pulses have one."""
+    groups = pulse_waits(run)
+    count = min(map(len, groups))
+    return np.median(np.array([waits[:count] for waits in groups]), axis=0) if count else np.zeros(0)
+
+
+def _passed(run: Run, s0_ms: float) -> int:
+    """How many of a pulse are about as fast as alone before the first that is not."""
+    late = np.flatnonzero(_by_place(run) > 1.25 * s0_ms)
+    return int(late[0]) if len(late) else 0
+
+
+def _slope_behind(run: Run, passed: int) -> Estimate | None:
+    """How much later each place is served, in ms, among those who wait; None where there are too few of them."""
+    served = pulse_waits(run, from_send=False)
+    groups = [times[passed:] for times in served if len(times) >= passed + MIN_ACCEPTED]
+    if not groups:
+        return None
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    slope = bootstrap([np.array([theil_sen(times)]) for times in groups], median_of, rng)
+    return slope if slope.value > 0 else None
+
+
+def _is_shaper(run: Run, s0_ms: float, slope_ms: float, behind: Estimate | None) -> bool:
+    """A shaper spaces every request; a server of c slots starts c at once and is never slower than 1/S0.
+
+    ``slope_ms`` a place is that of whole pulses, ``behind`` that of those who wait.
+    """
     slots = s0_ms / slope_ms
-    if slots < 0.8:
+    if slots < 0.8 or (behind is not None and _lets_a_burst_pass(run, s0_ms, s0_ms / behind.value)):
         return True
     groups = pulse_waits(run)
     if slots >= 3:
@@ -89,6 +142,20 @@ def _is_shaper(run: Run, s0_ms: float, slope_ms: float) -> bool:
         if early and float(np.median(early)) > 0.35 * s0_ms:
             return True
     return slots >= 2 and _evenness(groups) < 0.5
+
+
+def _lets_a_burst_pass(run: Run, s0_ms: float, slots: float) -> bool:
+    """Whether the first pass undelayed and every further request comes one interval later.
+
+    A server lets its c slots pass, and whoever comes next waits until somebody is done: between 1.15 and 1.65 S0 lies
+    nobody. A burst need not be c, and its ramp leaves S0 by small steps. Where lone requests differ much, both look
+    alike.
+    """
+    if unloaded_spread(run) > UNEVEN * s0_ms:
+        return False
+    waits = _by_place(run)
+    between = int(np.count_nonzero((waits > 1.15 * s0_ms) & (waits < 1.65 * s0_ms)))
+    return _passed(run, s0_ms) > 2 * slots + 1 or between >= max(2.0, 0.6 * 0.5 * slots)
 
 
 def _evenness(groups: list[Floats]) -> float:

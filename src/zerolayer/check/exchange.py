@@ -24,9 +24,10 @@ class Planned:
     group: int
     size: int
     position: int
+    body: bytes = b""  # by itself, so that a retry can send the same again
 
 
-@dataclass
+@dataclass(eq=False)
 class Exchange:
     """What came of a planned request. Times in ns of the loop's clock; 0 = did not happen."""
 
@@ -95,11 +96,8 @@ class ReplyParser:
         if status < 200:
             self._headers.clear()
             return
-        headers, exchange = self._headers, self.exchange
-        exchange.status = status
-        exchange.promised_ms = promised_ms(headers)
-        exchange.server = headers.get(b"server", b"").decode("latin-1")
-        exchange.content_type = headers.get(b"content-type", b"").decode("latin-1")
+        headers = self._headers
+        fill_head(self.exchange, status, headers)
         self._framed = b"content-length" in headers or b"transfer-encoding" in headers or status in (204, 304)
 
     def on_body(self, data: bytes) -> None:
@@ -111,6 +109,14 @@ class ReplyParser:
         if self.exchange.status:
             self._complete = True
             self.reusable = self._parser.should_keep_alive()
+
+
+def fill_head(exchange: Exchange, status: int, headers: dict[bytes, bytes]) -> None:
+    """What a reply's head says; names of ``headers`` are lower case."""
+    exchange.status = status
+    exchange.promised_ms = promised_ms(headers)
+    exchange.server = headers.get(b"server", b"").decode("latin-1")
+    exchange.content_type = headers.get(b"content-type", b"").decode("latin-1")
 
 
 def promised_ms(headers: dict[bytes, bytes]) -> int:

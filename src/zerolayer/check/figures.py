@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolayer.check.run_file import BASELINE, PULSE, REPLAY, RETRY, SHADOW, STEP, Run
+from zerolayer.check.run_file import BASELINE, CLOSED, PULSE, REPLAY, RETRY, SHADOW, STAGE, STEP, Run
 from zerolayer.check.statistics import (
     NOTHING,
     Estimate,
@@ -134,7 +134,7 @@ def _level(run: Run, rows: Mask, size: int, phase: str) -> Level:
     served = rows & run.served
     failed = rows & ~run.served & ~run.refused
     achieved = NOTHING
-    if phase in (STEP, REPLAY):
+    if phase in (STEP, REPLAY, STAGE, CLOSED):
         span = float(run.sent[rows].max() - run.sent[rows].min()) / 1e6
         achieved = rate(int(rows.sum()) - 1, span)
     first = run.first_ms[served]
@@ -155,11 +155,12 @@ def is_stream(run: Run) -> bool:
     return bool(served.any()) and float(np.median(run.events[served])) >= 2
 
 
-def pulse_waits(run: Run, size: int | None = None) -> list[Floats]:
+def pulse_waits(run: Run, size: int | None = None, *, from_send: bool = True) -> list[Floats]:
     """For each pulse of ``size`` (default: the largest): latency in ms of those served, in the order of sending.
 
     Streams count to their first token, where a queue shows undisturbed; other replies to their end. From the real
-    send, because writing a pulse takes this client some microseconds a request.
+    send, because writing a pulse takes this client some microseconds a request; or from the start of the run, where
+    the pace of the service is asked for and not what each request saw.
     """
     rows = run.rows(PULSE)
     if not rows.any():
@@ -167,7 +168,7 @@ def pulse_waits(run: Run, size: int | None = None) -> list[Floats]:
     wanted = rows & (run.size == (run.size[rows].max() if size is None else size)) & run.served
     until = run.first if is_stream(run) else run.end
     return [
-        ((until - run.sent) / 1000)[np.flatnonzero(wanted & (run.group == group))]
+        ((until - (run.sent if from_send else 0)) / 1000)[np.flatnonzero(wanted & (run.group == group))]
         for group in np.unique(run.group[wanted])
     ]
 

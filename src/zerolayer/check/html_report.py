@@ -8,7 +8,7 @@ import numpy as np
 
 from zerolayer.check import charts
 from zerolayer.check.report import Report
-from zerolayer.check.run_file import BASELINE, CAPTURE, PULSE, REPLAY, STEP, Run
+from zerolayer.check.run_file import BASELINE, CAPTURE, CLOSED, PULSE, REPLAY, STAGE, STEP, Run
 from zerolayer.check.text_report import level_tables, number, show, summary, verdict
 
 _STYLE = """
@@ -26,9 +26,13 @@ h1{font-size:15px;font-weight:500;color:var(--soft);margin:0}h2{font-size:16px;m
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 td,th{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--rule);vertical-align:top}
 th{font-weight:500;color:var(--soft)}.wide{overflow-x:auto}.levels td,.levels th{white-space:nowrap}
+.cards{display:grid;gap:10px;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));margin:18px 0 0}
+.card{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:10px 14px}
+.card span{display:block;font-size:13px;color:var(--soft)}.card strong{font-size:22px;font-weight:600;line-height:1.3;
+font-variant-numeric:tabular-nums}.card small{display:block;font-size:12px;color:var(--soft)}
 .grid2{display:grid;gap:20px;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr))}
 figure{margin:0;min-width:0}figcaption{font-size:13px;color:var(--soft);margin-top:2px}
-svg{width:100%;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--soft)}
+svg{width:100%;max-width:720px;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--soft)}
 .grid{stroke:var(--rule)}.axis{stroke:var(--soft)}.mark{stroke:var(--bad);stroke-dasharray:4 3}
 svg .marked{fill:var(--ink)}.s0{fill:var(--a);opacity:.65}.s1{fill:var(--b);opacity:.6}.heat{fill:var(--a)}
 .dot{fill:var(--a);opacity:.45}.cross{stroke:var(--b);stroke-width:1.5;fill:none}.line{fill:none;stroke-width:2}
@@ -44,6 +48,7 @@ def html(run: Run, report: Report) -> str:
     parts = [
         f'<div class="verdict {grave}">{escape(verdict(report))}</div>',
         *(_finding(report, index) for index in range(len(report.findings))),
+        f'<div class="cards">{"".join(_card(*each) for each in _headlines(report))}</div>',
         '<h2>Figures</h2><div class="wide"><table>',
         *(f"<tr><th>{escape(label)}</th><td>{escape(value)}</td></tr>" for label, value in summary(run, report)),
         "</table></div>",
@@ -61,7 +66,30 @@ def html(run: Run, report: Report) -> str:
         "<footer>Latencies run from the intended time unless they say otherwise. Brackets are 95 % intervals; ? is a "
         "bound that so few requests cannot give. S0 is the median latency of lone requests.</footer>"
     )
-    return page(f"Pulse of {run.target.address}, {run.started}", "".join(parts))
+    return page(f"Pulse of {run.target.address}{run.started and ', '}{run.started}", "".join(parts))
+
+
+def _headlines(report: Report) -> list[tuple[str, str, str]]:
+    """What is looked at first: name, figure, and what it is measured against."""
+    cards = [("alone (S0)", f"{number(report.s0.value)} ms", f"n={report.s0.n}")] if report.s0.n else []
+    if report.pulses and report.s0.n:
+        last = report.pulses[-1]
+        cards.append((f"P50 of {last.size} at once", f"{number(report.p50_over_s0)} S0", show(last.p50)))
+        cards.append((f"P99 of {last.size} at once", f"{number(report.p99_over_s0)} S0", show(last.p99)))
+    if report.order is not None:
+        cards.append(("order, tau", f"{report.order.tau:.2f}", "1: who is sent last waits longest"))
+    if report.retry.refused.n:
+        cards.append(("refused in pulses", f"{report.retry.refused.value:.1%}", f"n={report.retry.refused.n}"))
+    if report.retry.kept.n:
+        cards.append(("promises kept", f"{report.retry.kept.value:.1%}", f"n={report.retry.kept.n}"))
+    lag = report.lag
+    cards.append(("client lag, P99", f"{number(lag.worst_ms)} ms", f"limit {number(lag.limit_ms)} ms"))
+    return [card for card in cards if "nan" not in card[1]]
+
+
+def _card(name: str, figure: str, note: str) -> str:
+    inside = f"<span>{escape(name)}</span><strong>{escape(figure)}</strong><small>{escape(note)}</small>"
+    return f'<div class="card">{inside}</div>'
 
 
 def page(title: str, body: str) -> str:
@@ -109,7 +137,7 @@ def _charts(run: Run, report: Report) -> str:
         series = {"alone": run.latency_ms[alone]} | ({"pulse": run.latency_ms[together]} if together.any() else {})
         legend = '<span class="key k0"></span>alone &nbsp;<span class="key k1"></span>largest pulses'
         figures.append(_figure(charts.histogram(series, {"S0": report.s0.value}), legend))
-    rows = run.rows(BASELINE, PULSE, STEP, REPLAY, CAPTURE) & run.served
+    rows = run.rows(BASELINE, PULSE, STEP, REPLAY, STAGE, CLOSED, CAPTURE) & run.served
     if rows.any():
         figures.append(
             _figure(

@@ -44,10 +44,7 @@ def _document(run: Run, report: Report) -> dict[str, Any]:
         "s0_ms": figure(report.s0),
         "s0_spread_ms": finite(report.s0_spread_ms),
         "prompt_tokens": figure(report.prompt_tokens),
-        "pulses": [_level(level) | {"at_once": level.size} for level in report.pulses],
-        "steps": [
-            _level(level) | {"rate_per_s": level.size, "sent_per_s": figure(level.achieved)} for level in report.steps
-        ],
+        **_loads(report),
         "order": order
         and {
             "pulses": order.pulses,
@@ -76,6 +73,19 @@ def _document(run: Run, report: Report) -> dict[str, Any]:
             }
             for each in report.limits
         ],
+    }
+
+
+def _loads(report: Report) -> dict[str, Any]:
+    """Every load level, by its kind."""
+    timed = (
+        ("steps", "rate_per_s", report.steps),
+        ("stages", "stage", report.stages),
+        ("closed_loop", "users", report.users),
+    )
+    return {"pulses": [_level(level) | {"at_once": level.size} for level in report.pulses]} | {
+        kind: [_level(level) | {unit: level.size, "sent_per_s": figure(level.achieved)} for level in levels]
+        for kind, unit, levels in timed
     }
 
 

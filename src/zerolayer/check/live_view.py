@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TextIO
+from typing import Protocol, TextIO
 
 import numpy as np
 
@@ -18,7 +18,29 @@ _NAMES = {
     "shadow": "shadow probes",
     "abort": "aborts",
     "replay": "trace",
+    "stage": "stages",
+    "closed": "closed loop",
 }
+
+
+class Watcher(Protocol):
+    """Whoever shows progress. Called between exchanges, never while a pulse is in flight."""
+
+    def begin(self, phase: str, total: int) -> None:
+        """A phase of ``total`` rounds begins."""
+
+    def show(self, done: int, latencies_ms: list[float]) -> None:
+        """``done`` rounds are over; the latencies of those served in the latest one."""
+
+
+class Silent:
+    """Nobody watches."""
+
+    def begin(self, phase: str, total: int) -> None:
+        """Say nothing."""
+
+    def show(self, done: int, latencies_ms: list[float]) -> None:
+        """Say nothing."""
 
 
 class LiveView:

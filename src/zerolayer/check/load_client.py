@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from zerolayer.check.carrier import Carrier, Http1Carrier, Http2Carrier
 from zerolayer.check.errors import TargetError
-from zerolayer.check.exchange import Exchange, Planned, ReplyParser
+from zerolayer.check.exchange import Exchange, Planned
 
 READ_BYTES = 1 << 18
 SPIN_NS = 2_000_000  # epoll's timeout has a resolution of 1 ms: the last stretch before a send is polled
@@ -30,11 +31,12 @@ Follow = Callable[[Exchange], Iterable[Planned]]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where to connect."""
+    """Where to connect, and whether by HTTP/2: over TLS by ALPN, else with prior knowledge (RFC 9113 section 3)."""
 
     host: str
     port: int
     tls: bool
+    http2: bool = False
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -42,25 +44,31 @@ class Endpoint:
 
 
 class _Connection:
-    """One socket and the exchange on it, if any."""
+    """One socket and its protocol."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, carrier: Carrier) -> None:
         self.sock = sock
-        self.parser: ReplyParser | None = None
+        self.carrier = carrier
         self.unsent = memoryview(b"")
+        self.active: list[Exchange] = []
 
 
 class LoadClient:
-    """Sends planned requests at their times, each on a connection of its own, and collects the exchanges."""
+    """Sends planned requests at their times and collects the exchanges.
+
+    HTTP/1.1 has a connection for each request that is under way, HTTP/2 as few as the server's limit of streams allows.
+    """
 
     def __init__(self, endpoint: Endpoint, timeout_s: float, clock: Clock = time.monotonic_ns) -> None:
         self.clock = clock
-        self.in_flight: dict[int, Exchange] = {}
+        self.in_flight: dict[int, Exchange] = {}  # by id()
         self._endpoint, self._timeout_s = endpoint, timeout_s
         self._tls = ssl.create_default_context() if endpoint.tls else None
+        if self._tls is not None and endpoint.http2:
+            self._tls.set_alpn_protocols(["h2"])
         self._poll = select.epoll()
         # Taken from the front: requests are sent in the order in which their connections were opened, and accepted.
-        self._idle: deque[_Connection] = deque()
+        self._ready: deque[_Connection] = deque()  # with room for one exchange more
         self._busy: dict[int, _Connection] = {}
         self._heap: list[tuple[int, int, Planned]] = []
         self._count = 0
@@ -68,42 +76,64 @@ class LoadClient:
 
     def close(self) -> None:
         """Close every connection. Idempotent."""
-        for connection in [*self._idle, *self._busy.values()]:
+        for connection in [*self._ready, *self._busy.values()]:
             connection.sock.close()
-        self._idle.clear()
+        self._ready.clear()
         self._busy.clear()
         self.in_flight.clear()
         self._poll.close()
 
     def prepare(self, count: int) -> None:
-        """Have ``count`` open connections ready, so that no connect is part of a latency. Raises ``TargetError``."""
+        """Have room for ``count`` requests on open connections, so that no connect is part of a latency.
+
+        Raises ``TargetError``.
+        """
         self._drop_stale()
-        while len(self._idle) < count:
-            self._idle.append(self._connect())
+        while sum(connection.carrier.room for connection in self._ready) < count:
+            self._ready.append(self._connect())
 
     def _drop_stale(self) -> None:
-        """An idle connection that can be read has been closed by the server, or holds bytes nobody asked for."""
-        if not self._idle:
-            return
+        """What can be read on an idle connection is its end, or what its protocol says on its own account."""
         poller = select.poll()
-        for connection in self._idle:
-            poller.register(connection.sock, select.POLLIN)
-        stale = {number for number, _ in poller.poll(0)}
-        for connection in self._idle:
-            if connection.sock.fileno() in stale:
+        idle = {connection.sock.fileno(): connection for connection in self._ready if not connection.active}
+        for number in idle:
+            poller.register(number, select.POLLIN)
+        for number, _ in poller.poll(0) if idle else ():
+            connection = idle[number]
+            try:
+                data = connection.sock.recv(READ_BYTES) if self._endpoint.http2 else b""
+                connection.carrier.feed(data, self.clock())
+                self._write(connection, connection.carrier.answer())
+            except (BlockingIOError, ssl.SSLWantReadError):
+                continue
+            except OSError:
+                data = b""
+            if not data or not connection.carrier.room:
                 connection.sock.close()
-        self._idle = deque(connection for connection in self._idle if connection.sock.fileno() >= 0)
+        self._ready = deque(connection for connection in self._ready if connection.sock.fileno() >= 0)
 
     def _connect(self) -> _Connection:
+        carrier: Carrier = Http2Carrier() if self._endpoint.http2 else Http1Carrier()
         try:
             sock = socket.create_connection((self._endpoint.host, self._endpoint.port), timeout=self._timeout_s)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 sock = self._tls.wrap_socket(sock, server_hostname=self._endpoint.host)
+            if hello := carrier.answer():
+                sock.sendall(hello)
+            while not carrier.greeted and carrier.room:
+                if not (data := sock.recv(READ_BYTES)):
+                    break
+                carrier.feed(data, self.clock())
+            if hello := carrier.answer():
+                sock.sendall(hello)
         except OSError as error:
             raise TargetError(f"{self._endpoint} cannot be reached ({type(error).__name__}).") from None
+        if not (carrier.greeted and carrier.room):
+            sock.close()
+            raise TargetError(f"{self._endpoint} does not speak HTTP/2. Leave --http2 out.")
         sock.setblocking(False)
-        return _Connection(sock)
+        return _Connection(sock, carrier)
 
     def run(
         self,
@@ -119,9 +149,9 @@ class LoadClient:
         for each in planned:
             self._plan(each)
         done: list[Exchange] = []
-        while (self._heap or self._busy) and not (until is not None and not self._heap and until()):
-            self._send_due(done)
-            ended = self._read(self._patience_ns())
+        while (self._heap or self.in_flight) and not (until is not None and not self._heap and until()):
+            ended = self._send_due()
+            ended += self._read(self._patience_ns())
             ended += self._expire()
             for exchange in ended:
                 done.append(exchange)
@@ -130,14 +160,21 @@ class LoadClient:
         return done
 
     def abort(self, exchanges: Iterable[Exchange]) -> None:
-        """Leave: reset the connections of these exchanges."""
-        leaving = set(map(id, exchanges))
-        for number, exchange in list(self.in_flight.items()):
-            if id(exchange) in leaving:
+        """Leave: reset the streams of these exchanges, or their connections where those carry one each."""
+        for exchange in list(exchanges):
+            if id(exchange) in self.in_flight:
                 exchange.aborted = True
-                connection = self._busy[number]
-                connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                self._release(number, reusable=False)
+                self._leave(exchange)
+
+    def _leave(self, exchange: Exchange) -> None:
+        connection = next(each for each in self._busy.values() if exchange in each.active)
+        goodbye = connection.carrier.leave(exchange)
+        if goodbye is None:
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            connection.carrier.end_of_file(self.clock())
+        else:
+            self._write(connection, goodbye)
+        self._release(connection, exchange)
 
     def _plan(self, planned: Planned) -> None:
         heapq.heappush(self._heap, (planned.intended_ns, self._count, planned))
@@ -147,46 +184,67 @@ class LoadClient:
         limit = 100 * MILLISECOND
         return min(limit, max(0, self._heap[0][0] - self.clock())) if self._heap else limit
 
-    def _send_due(self, done: list[Exchange]) -> None:
+    def _send_due(self) -> list[Exchange]:
+        """Send what is due; exchanges that failed at once."""
+        failed: list[Exchange] = []
         while self._heap and self._heap[0][0] <= self.clock():
             planned = heapq.heappop(self._heap)[2]
-            connection = self._idle.popleft() if self._idle else self._connect()
+            while self._ready and not self._ready[0].carrier.room:  # the server has closed it, or lowered its limit
+                self._ready.popleft()
+            connection = self._ready[0] if self._ready else self._connect()
             exchange = Exchange(planned, sent_ns=self.clock())
-            connection.parser = ReplyParser(exchange)
-            try:
-                sent = connection.sock.send(planned.payload)
-            except (BlockingIOError, ssl.SSLWantWriteError):
-                sent = 0
-            except OSError:
-                exchange.error = "closed"
-                connection.sock.close()
-                done.append(exchange)
-                continue
-            connection.unsent = memoryview(planned.payload)[sent:]
+            data = connection.carrier.begin(exchange)
+            if self._ready and not connection.carrier.room:
+                self._ready.popleft()
+            elif not self._ready and connection.carrier.room:
+                self._ready.append(connection)
+            self.in_flight[id(exchange)] = exchange
             number = connection.sock.fileno()
-            self._busy[number], self.in_flight[number] = connection, exchange
-            self._poll.register(number, select.EPOLLIN | (select.EPOLLOUT if connection.unsent else 0))
+            if not connection.active:
+                self._busy[number] = connection
+                self._poll.register(number, select.EPOLLIN)
+            connection.active.append(exchange)
+            if not self._write(connection, data):
+                exchange.error = "closed"
+                failed += self._lost(connection)
+        return failed
+
+    def _write(self, connection: _Connection, data: bytes) -> bool:
+        """Send, or keep for later what the socket does not take now. False when the connection is gone."""
+        if connection.unsent:
+            connection.unsent = memoryview(bytes(connection.unsent) + data)
+            return True
+        try:
+            sent = connection.sock.send(data) if data else 0
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            sent = 0
+        except OSError:
+            return False
+        connection.unsent = memoryview(data)[sent:]
+        if connection.unsent and connection.active:
+            self._poll.modify(connection.sock.fileno(), select.EPOLLIN | select.EPOLLOUT)
+        return True
 
     def _read(self, patience_ns: int) -> list[Exchange]:
-        """One wait and all that it brought. A wait that does not sleep finds bytes that came during the last round."""
-        before_ns = self.clock()
-        # Rounded down, so that a send is never late by the rest of a millisecond: the last two are polled.
-        sleep_s = max(0, patience_ns - SPIN_NS) // MILLISECOND / 1000
-        events = self._poll.poll(sleep_s)
-        woken_ns = self.clock()
-        since_ns = woken_ns if woken_ns - before_ns > 20_000 else self._woken_ns
-        self._woken_ns = woken_ns
+        """One wait and all that it brought. What is there before the wait may have come since the last one began."""
+        since_ns, self._woken_ns = self._woken_ns, self.clock()
+        events = self._poll.poll(0)
+        if not events:
+            # Rounded down, so that a send is never late by the rest of a millisecond: the last two are polled.
+            events = self._poll.poll(max(0, patience_ns - SPIN_NS) // MILLISECOND / 1000)
+            since_ns = self._woken_ns = self.clock()
         ended: list[Exchange] = []
         for number, mask in events:
-            connection = self._busy[number]
+            connection = self._busy.get(number)
+            if connection is None:
+                continue
             if mask & select.EPOLLOUT and connection.unsent:
-                self._write_rest(number, connection)
-            if mask & ~select.EPOLLOUT and self._receive(number, connection, since_ns):
-                parser = connection.parser
-                ended.append(self._release(number, reusable=parser is not None and parser.reusable))
+                self._write_rest(connection)
+            if mask & ~select.EPOLLOUT:
+                ended += self._receive(connection, since_ns)
         return ended
 
-    def _write_rest(self, number: int, connection: _Connection) -> None:
+    def _write_rest(self, connection: _Connection) -> None:
         try:
             connection.unsent = connection.unsent[connection.sock.send(connection.unsent) :]
         except (BlockingIOError, ssl.SSLWantWriteError):
@@ -194,47 +252,62 @@ class LoadClient:
         except OSError:
             connection.unsent = memoryview(b"")  # the read that follows tells what happened
         if not connection.unsent:
-            self._poll.modify(number, select.EPOLLIN)
+            self._poll.modify(connection.sock.fileno(), select.EPOLLIN)
 
-    def _receive(self, number: int, connection: _Connection, since_ns: int) -> bool:
-        """Read what is there; True when the exchange is over."""
-        parser, exchange = connection.parser, self.in_flight[number]
-        if parser is None:
-            return True
+    def _receive(self, connection: _Connection, since_ns: int) -> list[Exchange]:
+        """Read what is there; the exchanges that it ended."""
+        ended: list[Exchange] = []
         while True:
             try:
                 data = connection.sock.recv(READ_BYTES)
             except (BlockingIOError, ssl.SSLWantReadError):
-                return False
+                return ended
             except OSError:
-                data, exchange.error = b"", "reset"
+                data = b""
+                for exchange in connection.active:
+                    exchange.error = "reset"
             now_ns = self.clock()
-            exchange.lag_ns = max(exchange.lag_ns, now_ns - since_ns)
+            for exchange in connection.active:
+                exchange.lag_ns = max(exchange.lag_ns, now_ns - since_ns)
             if not data:
-                if not exchange.error:
-                    parser.end_of_file(now_ns)
-                return True
-            if parser.feed(data, now_ns):
-                return True
-            if not isinstance(connection.sock, ssl.SSLSocket) or not connection.sock.pending():
-                return False
+                return ended + self._lost(connection)
+            over = connection.carrier.feed(data, now_ns)
+            alive = self._write(connection, connection.carrier.answer())
+            for exchange in over:
+                self._release(connection, exchange)
+            ended += over
+            if connection.active and not alive:
+                return ended + self._lost(connection)
+            more = isinstance(connection.sock, ssl.SSLSocket) and connection.sock.pending() > 0
+            if not connection.active or not more:
+                return ended
 
-    def _release(self, number: int, *, reusable: bool) -> Exchange:
-        connection, exchange = self._busy.pop(number), self.in_flight.pop(number)
-        self._poll.unregister(number)
-        connection.parser = None
-        if reusable and not exchange.error and not connection.unsent:
-            self._idle.append(connection)
-        else:
-            connection.sock.close()
-        return exchange
+    def _lost(self, connection: _Connection) -> list[Exchange]:
+        """The connection has ended, and everything on it."""
+        over = connection.carrier.end_of_file(self.clock())
+        for exchange in over:
+            self._release(connection, exchange)
+        return over
+
+    def _release(self, connection: _Connection, exchange: Exchange) -> None:
+        """An exchange is over; its connection goes on if it can."""
+        del self.in_flight[id(exchange)]
+        connection.active.remove(exchange)
+        if not connection.active:
+            del self._busy[connection.sock.fileno()]
+            self._poll.unregister(connection.sock.fileno())
+            if not connection.carrier.room or (connection.unsent and not self._endpoint.http2):
+                connection.sock.close()
+        if connection.sock.fileno() >= 0 and connection.carrier.room and connection not in self._ready:
+            self._ready.append(connection)
 
     def _expire(self) -> list[Exchange]:
         limit_ns = self.clock() - int(self._timeout_s * 1e9)
-        late = [number for number, exchange in self.in_flight.items() if exchange.sent_ns < limit_ns]
-        for number in late:
-            self.in_flight[number].error = "timeout"
-        return [self._release(number, reusable=False) for number in late]
+        late = [exchange for exchange in self.in_flight.values() if exchange.sent_ns < limit_ns]
+        for exchange in late:
+            exchange.error = "timeout"
+            self._leave(exchange)
+        return late
 
 
 def timer_lag_us(clock: Clock, count: int) -> list[int]:

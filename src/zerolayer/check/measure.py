@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol
 
 import numpy as np
 
 from zerolayer.check import figures
 from zerolayer.check.errors import TargetError
 from zerolayer.check.exchange import Exchange, Planned, read_tokens
+from zerolayer.check.live_view import Watcher
 from zerolayer.check.load_client import LoadClient, timer_lag_us
 from zerolayer.check.run_file import (
     ABORT,
     AFTER,
     BASELINE,
+    CLOSED,
     PHASES,
     PULSE,
     REFUSALS,
     REPLAY,
     RETRY,
     SHADOW,
+    STAGE,
     STEP,
     Run,
     Settings,
+    Stage,
 )
-from zerolayer.check.target import Target, attempt
-from zerolayer.check.trace import Arrival
+from zerolayer.check.target import LAST_ATTEMPT, Target
+from zerolayer.check.trace import Arrival, poisson
 
 MILLISECOND = 1_000_000
 LEAD_NS = 5 * MILLISECOND  # between planning a pulse and its intended time
@@ -38,26 +40,6 @@ MAX_REST_MS = 10_000.0
 SHADOW_PULSES, SHADOW_PROBES = 3, 12
 ABORT_ROUNDS = 5
 POOL = 64  # connections that are open before a step begins
-
-
-class Watcher(Protocol):
-    """Whoever shows progress. Called between exchanges, never while a pulse is in flight."""
-
-    def begin(self, phase: str, total: int) -> None:
-        """A phase of ``total`` rounds begins."""
-
-    def show(self, done: int, latencies_ms: list[float]) -> None:
-        """``done`` rounds are over; the latencies of those served in the latest one."""
-
-
-class Silent:
-    """Nobody watches."""
-
-    def begin(self, phase: str, total: int) -> None:
-        """Say nothing."""
-
-    def show(self, done: int, latencies_ms: list[float]) -> None:
-        """Say nothing."""
 
 
 class Measurement:
@@ -91,6 +73,9 @@ class Measurement:
         self._fold()
         if arrivals is not None:
             self._replay(arrivals)
+        elif self._settings.users or self._settings.stages:
+            self._stages()
+            self._users()
         else:
             self._steps()
         self._fold()
@@ -165,21 +150,63 @@ class Measurement:
 
     def _steps(self) -> None:
         """Poisson arrivals at fixed rates, in an open loop: a slow service does not slow the arrivals."""
+        if not self._settings.step_rates and not self._settings.step_shares:
+            return
         shares = self._settings.step_shares
         best = min(figures.capacity(self.result()), self._settings.max_rate)
         rates = self._settings.step_rates or tuple(share * best for share in shares)
         self._watcher.begin(STEP, len(rates))
         for number, rate in enumerate(rates, 1):
-            self._group += 1
-            self._client.prepare(POOL)
-            at = self._client.clock() + LEAD_NS
-            end = at + int(self._settings.step_seconds * 1e9)
-            planned: list[Planned] = []
-            while (at := at + int(self._rng.expovariate(max(rate, 1e-3)) * 1e9)) < end:
-                planned.append(self._plan(STEP, max(1, round(rate)), len(planned), at))
-            exchanges = self._send(planned)
-            self._watcher.show(number, _latencies(exchanges))
-            self._rest(exchanges)
+            self._open_loop(STEP, max(1, round(rate)), Stage(rate, rate, self._settings.step_seconds), number)
+
+    def _stages(self) -> None:
+        """The same with rates that rise and fall as they were asked for, one stage after another."""
+        self._watcher.begin(STAGE, len(self._settings.stages))
+        for number, stage in enumerate(self._settings.stages, 1):
+            self._open_loop(STAGE, number, stage, number)
+
+    def _open_loop(self, phase: str, size: int, stage: Stage, done: int) -> None:
+        self._group += 1
+        self._client.prepare(POOL)
+        start = self._client.clock() + LEAD_NS
+        planned = [
+            self._plan(phase, size, position, start + int(at_s * 1e9))
+            for position, at_s in enumerate(poisson(self._rng, stage))
+        ]
+        exchanges = self._send(planned)
+        self._watcher.show(done, _latencies(exchanges))
+        self._rest(exchanges)
+
+    def _users(self) -> None:
+        """A closed loop: each user waits for the reply, or until the promised time of a refusal, thinks, and asks on.
+
+        The slower the service, the fewer requests: a closed loop cannot show a queue that is longer than its users.
+        """
+        users, think_s = self._settings.users, self._settings.think_ms / 1000
+        if not users:
+            return
+        self._group += 1
+        self._watcher.begin(CLOSED, 1)
+        self._client.prepare(users)
+        start = self._client.clock() + LEAD_NS
+        end = start + int(self._settings.step_seconds * 1e9)
+        count = users
+
+        def again(exchange: Exchange) -> Iterator[Planned]:
+            nonlocal count
+            pause_ns = max(1, exchange.promised_ms) * MILLISECOND if exchange.status != 200 else 0
+            if think_s:
+                pause_ns += int(self._rng.expovariate(1 / think_s) * 1e9)
+            at_ns = max(exchange.end_ns, exchange.sent_ns) + pause_ns
+            if at_ns < end:
+                count += 1
+                yield self._plan(CLOSED, users, count, at_ns)
+
+        first = [self._rng.expovariate(1 / think_s) if think_s else 0.0 for _ in range(users)]
+        planned = [self._plan(CLOSED, users, i, start + int(wait * 1e9)) for i, wait in enumerate(first)]
+        exchanges = self._send(planned, again)
+        self._watcher.show(1, _latencies(exchanges))
+        self._rest(exchanges)
 
     def _replay(self, arrivals: list[Arrival]) -> None:
         self._group += 1
@@ -196,7 +223,7 @@ class Measurement:
         self._rest(exchanges)
 
     def _retries(self) -> None:
-        """Every refused request of a pulse is sent again exactly when it was told to, once."""
+        """Every refused request of a pulse is sent again exactly when it was told to, once: the same bytes."""
         wanted, size = self._settings.retries, self._settings.largest_pulse
         self._watcher.begin(RETRY, wanted)
         tried = 0
@@ -210,14 +237,13 @@ class Measurement:
                 refused = exchange.status in REFUSALS and 0 <= promised <= self._settings.max_wait_s * 1000
                 if planned.position < 0 and refused:
                     at_ns = exchange.end_ns + promised * MILLISECOND
-                    yield replace(planned, intended_ns=at_ns, position=counted, payload=attempt(planned.payload, 1))
+                    yield self._plan(RETRY, size, counted, at_ns, attempt=1, body=planned.body)
                     counted += 1
 
             self._client.prepare(size)
             at_ns = self._client.clock() + LEAD_NS
             # The pulse that provokes the refusals has positions below 0: it is no retry.
-            provoke = [self._plan(RETRY, size, -1 - position, at_ns) for position in range(size)]
-            provoke = [replace(each, payload=attempt(each.payload, 0)) for each in provoke]
+            provoke = [self._plan(RETRY, size, -1 - position, at_ns, attempt=0) for position in range(size)]
             self._rest(self._send(provoke, again))
             tried += counted
             self._watcher.show(min(tried, wanted), [])
@@ -272,14 +298,25 @@ class Measurement:
     def _all_began(self) -> bool:
         return all(each.pieces for each in self._client.in_flight.values())
 
-    def _plan(self, phase: str, size: int, position: int, at_ns: int, arrival: Arrival | None = None) -> Planned:
+    def _plan(
+        self,
+        phase: str,
+        size: int,
+        position: int,
+        at_ns: int,
+        arrival: Arrival | None = None,
+        *,
+        attempt: int = LAST_ATTEMPT,
+        body: bytes | None = None,
+    ) -> Planned:
         settings = self._settings
-        payload = self._target.payload(
-            self._rng,
-            (arrival.output_tokens if arrival else 0) or settings.output_tokens,
-            (arrival.prompt_tokens if arrival else 0) or settings.prompt_words,
-        )
-        return Planned(at_ns, payload, phase, self._group, size, position)
+        if body is None:
+            body = self._target.make_body(
+                self._rng,
+                (arrival.output_tokens if arrival else 0) or settings.output_tokens,
+                (arrival.prompt_tokens if arrival else 0) or settings.prompt_words,
+            )
+        return Planned(at_ns, self._target.payload(body, attempt), phase, self._group, size, position, body)
 
     def _send(
         self,

@@ -15,9 +15,9 @@ from zerolayer.check.capture import read_capture
 from zerolayer.check.errors import InputFileError
 from zerolayer.check.html_report import html
 from zerolayer.check.json_report import to_json
-from zerolayer.check.live_view import LiveView
+from zerolayer.check.live_view import LiveView, Silent
 from zerolayer.check.load_client import LoadClient
-from zerolayer.check.measure import Measurement, Silent
+from zerolayer.check.measure import Measurement
 from zerolayer.check.report import LIMIT_NAMES, Limit, analyse
 from zerolayer.check.run_file import Run, Settings, read, write
 from zerolayer.check.text_report import text
@@ -40,6 +40,7 @@ class PulseOptions:
     key_env: str | None = None
     method: str = "GET"
     body: str | None = None
+    http2: bool = False
     trace: str | None = None
     trace_speed: float = 1.0
     trace_limit: int | None = None
@@ -92,7 +93,9 @@ def _measure(options: PulseOptions) -> Run:
         arrivals = read_trace(Path(options.trace), speed=options.trace_speed, limit=options.trace_limit)
     body = _body(options.body)
     headers = tuple(_header(line) for line in options.headers)
-    target = targets.parse(options.url or "", options.api, options.model, headers, options.method, body)
+    target = targets.parse(
+        options.url or "", options.api, options.model, headers, options.method, body, http2=options.http2
+    )
     if options.key_env is not None:
         target = targets.with_key(target, _key(options.key_env))
     client = LoadClient(target.endpoint, options.settings.timeout_s)

@@ -11,7 +11,7 @@ import numpy as np
 from zerolayer.check import detectors, figures, time_detectors
 from zerolayer.check.causes import likely_cause
 from zerolayer.check.findings import INVALID, PASS, SLO_MISSED, Finding, Kind, exit_code
-from zerolayer.check.run_file import BASELINE, CAPTURE, PULSE, REPLAY, RETRY, STEP, Run
+from zerolayer.check.run_file import BASELINE, CAPTURE, CLOSED, PULSE, REPLAY, RETRY, STAGE, STEP, Run
 from zerolayer.check.statistics import Estimate, median, quantile
 
 # A finding that another one explains is not told twice.
@@ -55,6 +55,8 @@ class Report:
     pulses: list[figures.Level]
     order: figures.Order | None
     steps: list[figures.Level]
+    stages: list[figures.Level]  # in their order
+    users: list[figures.Level]  # of a closed loop
     captured: list[figures.Level]  # of a capture, by how many others were in flight
     stream: figures.Stream | None
     retry: figures.Retry
@@ -103,6 +105,8 @@ def analyse(run: Run, limits: Iterable[Limit] = ()) -> Report:
         pulses=figures.levels(run, PULSE),
         order=figures.order(run),
         steps=figures.levels(run, STEP) + figures.levels(run, REPLAY),
+        stages=figures.levels(run, STAGE),
+        users=figures.levels(run, CLOSED),
         captured=figures.levels(run, CAPTURE),
         stream=figures.stream(run),
         retry=figures.retry(run),
@@ -137,9 +141,9 @@ def conclude(run: Run) -> list[Finding]:
 
 
 def _latency(run: Run) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return run.latency_ms[run.rows(BASELINE, PULSE, STEP, REPLAY, RETRY) & run.served]
+    return run.latency_ms[run.rows(BASELINE, PULSE, STEP, REPLAY, STAGE, CLOSED, RETRY) & run.served]
 
 
 def _first(run: Run) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    first = run.first_ms[run.rows(BASELINE, PULSE, STEP, REPLAY, RETRY) & run.served]
+    first = run.first_ms[run.rows(BASELINE, PULSE, STEP, REPLAY, STAGE, CLOSED, RETRY) & run.served]
     return first[~np.isnan(first)]

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from zerolayer.check.errors import InputFileError
 
 FORMAT = "zerolayer pulse"
-VERSION = 1
+VERSION = 2  # 2 adds closed loops and stages
 Ints = NDArray[np.int64]
 
-BASELINE, PULSE, STEP, RETRY, SHADOW, ABORT, AFTER, REPLAY, CAPTURE = (
+BASELINE, PULSE, STEP, RETRY, SHADOW, ABORT, AFTER, REPLAY, CAPTURE, CLOSED, STAGE = (
     "baseline",
     "pulse",
     "step",
@@ -30,8 +30,10 @@ BASELINE, PULSE, STEP, RETRY, SHADOW, ABORT, AFTER, REPLAY, CAPTURE = (
     "after-abort",
     "replay",
     "capture",
+    "closed",
+    "stage",
 )
-PHASES = (BASELINE, PULSE, STEP, RETRY, SHADOW, ABORT, AFTER, REPLAY, CAPTURE)
+PHASES = (BASELINE, PULSE, STEP, RETRY, SHADOW, ABORT, AFTER, REPLAY, CAPTURE, CLOSED, STAGE)
 REFUSALS = (429, 503, 529)  # busy by RFC 6585, RFC 9110, and Anthropic's own
 
 
@@ -44,6 +46,14 @@ class TargetInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str = ""
 
 
+class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arrivals at a rate that goes evenly from one value to another, in requests per second."""
+
+    start_rate: float
+    end_rate: float
+    seconds: float
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How it was measured; every duration in ms unless the name says otherwise."""
 
@@ -54,6 +64,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     step_shares: tuple[float, ...] = (0.5, 0.7, 0.9, 1.1)  # of the rate that the pulses show
     step_rates: tuple[float, ...] = ()  # requests per second, in place of shares
     step_seconds: float = 10.0
+    stages: tuple[Stage, ...] = ()  # in place of steps
+    users: int = 0  # of a closed loop in place of steps
+    think_ms: float = 0.0  # mean of a user's pause between a reply and the next request
     max_rate: float = 200.0
     retries: int = 60
     aborts: bool = True
@@ -108,9 +121,10 @@ class Run:
     """One run. Arrays of equal length, one entry a request; times in microseconds since the run began, -1 = never.
 
     ``phase`` indexes ``PHASES``; ``group`` numbers pulses and steps over the whole run; ``size`` is a pulse's number
-    of requests, or a step's rate per second; ``first`` is the first token of a stream, else the first byte; ``end`` is
-    -1 unless the reply came whole; ``status`` is 0 without a reply; ``lag`` bounds how late this client can have been
-    in reading the reply. ``timer_lag`` is what the client's own timer was late by, measured before anything was sent.
+    of requests, a step's rate per second, a stage's number, or the users of a closed loop; ``first`` is the first token
+    of a stream, else the first byte; ``end`` is -1 unless the reply came whole; ``status`` is 0 without a reply;
+    ``lag`` bounds how late this client can have been in reading the reply. ``timer_lag`` is what the client's own timer
+    was late by, measured before anything was sent.
     """
 
     started: str

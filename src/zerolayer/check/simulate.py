@@ -1,29 +1,35 @@
-"""Plans a fleet: a trace of arrivals against nodes of known cost, without running any. Pure functions over arrays.
+"""Plans a fleet: a trace of arrivals against nodes of known cost, without running any.
 
-A request takes the first free slot of the fleet at once, or is refused with the time of the first that will be free,
-which is held for it; it is refused for good when it could not end within its deadline then. The fleet is taken to send
-every request to its best node: what a real balancer loses comes on top.
+Every node decides as the server does (``simulated_node.py``). A request goes to the next node with a free slot, or to
+the one whose slot is free first; a refused one comes back there at the promised time, as often as stock clients do.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from zerolayer.check.errors import InputFileError
+from zerolayer.check.simulated_node import INFEASIBLE, SERVED, Node, Rules, Steps, settled
 from zerolayer.check.statistics import Floats
 from zerolayer.check.trace import Arrival
+from zerolayer.contract import Deadline
+from zerolayer.errors import UsageError
 
+MS = 1_000_000
 MAX_NODES = 100_000
 
 
 class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A node's cost table, measured or given: step times at full occupancy, and the price."""
+    """A node's cost table, measured or given: step times at full occupancy, and the price.
+
+    ``row_ms`` is what each further slot adds to a step, for plans with other numbers of slots.
+    """
 
     name: str
     slots: int
@@ -32,6 +38,16 @@ class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     chunk_tokens: int
     slot_tokens: int
     price_per_hour: float = 0.0
+    row_ms: float = 0.0
+
+    def with_slots(self, slots: int) -> Cost:
+        """The same node with another number of slots. Raises ``UsageError`` where its steps would take no time."""
+        more = (slots - self.slots) * self.row_ms
+        if self.decode_ms + more <= 0:
+            raise UsageError(f"{self.name} with {slots} slots would have steps of no time: its row_ms is too large.")
+        return msgspec.structs.replace(
+            self, slots=slots, decode_ms=self.decode_ms + more, mixed_ms=self.mixed_ms + more
+        )
 
 
 @dataclass(frozen=True)
@@ -51,10 +67,10 @@ class Outcome:
     nodes: int
     arrivals: int
     met: int  # started at once, ended in time
-    booked: int  # refused at first, served at the booked time, ended in time
-    missed: int  # served, but past the deadline: it alone is longer
-    refused: int  # for good, at once
-    infeasible: int  # longer than a slot
+    booked: int  # refused at first, then served in time
+    missed: int  # started, but not ended in time
+    refused: int  # for good
+    infeasible: int  # longer than a slot, or than the limits allow on an idle node
     utilisation: float
     hours: float
     tokens: int  # of answers that were met or booked
@@ -87,8 +103,10 @@ def read_cost(path: Path) -> Cost:
         fields = ", ".join(Cost.__struct_fields__)
         raise InputFileError(f"{path.name} is no cost table. It is TOML with {fields}.") from None
     positive = (cost.slots, cost.decode_ms, cost.mixed_ms, cost.chunk_tokens, cost.slot_tokens)
-    if not all(0 < value < math.inf for value in positive) or not 0 <= cost.price_per_hour < math.inf:
-        raise InputFileError(f"{path.name} holds a value that is not above 0. Only the price may be 0.")
+    if not all(0 < value < math.inf for value in positive) or not (
+        0 <= cost.price_per_hour < math.inf and 0 <= cost.row_ms < math.inf
+    ):
+        raise InputFileError(f"{path.name} holds a value that is not above 0. Only price_per_hour and row_ms may be 0.")
     return cost
 
 
@@ -98,71 +116,153 @@ def demand(arrivals: list[Arrival]) -> Demand:
     return Demand(*columns)
 
 
-def durations_ms(cost: Cost, work: Demand) -> Floats:
-    """How long each request holds its slot: its prompt's chunks, then a step for every token after the first.
+def rules(
+    deadline_ms: float | None = None, first_token_ms: float | None = None, *, senders: int = 0, retries: int = 2
+) -> Rules:
+    """Limits of every request in ms; None = what a server's contract says by default.
 
-    The same count of steps as in the server's own prediction, without its margin and without the chunks of others.
+    A deadline holds for all attempts of a request together, what the contract says for each.
     """
-    chunks = np.ceil(np.maximum(work.prompt_tokens, 1) / cost.chunk_tokens)
-    return chunks * cost.mixed_ms + np.maximum(0, work.output_tokens - 1) * cost.decode_ms
-
-
-def simulate(work: Demand, cost: Cost, nodes: int, deadline_ms: float = math.inf, *, book: bool = True) -> Outcome:
-    """Run the demand through ``nodes``. Without ``book`` a refused request never comes back."""
-    lengths = durations_ms(cost, work)
-    fits = work.prompt_tokens + work.output_tokens <= cost.slot_tokens
-    free = [0.0] * (cost.slots * nodes)  # equal values are a heap
-    replace = heapq.heapreplace
-    met = booked = refused = missed = 0
-    busy_ms = tokens = end_ms = 0.0
-    rows = zip(work.at_ms[fits].tolist(), lengths[fits].tolist(), work.output_tokens[fits].tolist(), strict=True)
-    for at, length, answer in rows:
-        first = free[0]
-        if first <= at:
-            replace(free, at + length)
-            if length > deadline_ms:
-                missed += 1
-            else:
-                met += 1
-                tokens += answer
-            end_ms = max(end_ms, at + length)
-        elif book and first + length - at <= deadline_ms:
-            replace(free, first + length)
-            booked += 1
-            tokens += answer
-            end_ms = max(end_ms, first + length)
-        else:
-            refused += 1
-            continue
-        busy_ms += length
-    span_ms = max(end_ms, float(work.at_ms[-1])) or 1.0
-    return Outcome(
-        cost,
-        nodes,
-        len(work.at_ms),
-        met,
-        booked,
-        missed,
-        refused,
-        int(np.count_nonzero(~fits)),
-        busy_ms / (span_ms * cost.slots * nodes),
-        span_ms / 3_600_000,
-        int(tokens),
+    contract = Deadline()
+    return Rules(
+        first_token_ns=round((contract.first_token_ms if first_token_ms is None else first_token_ms) * MS),
+        per_token_ns=contract.per_token_ms * MS,
+        end_ns=round((contract.default_ms if deadline_ms is None else deadline_ms) * MS),
+        horizon_ns=contract.horizon_ms * MS,
+        grace_ns=contract.grace_ms * MS,
+        patient=deadline_ms is not None,
+        senders=senders,
+        retries=retries,
     )
 
 
-def find_nodes(work: Demand, cost: Cost, target: float, deadline_ms: float) -> Outcome | None:
+def steps(cost: Cost) -> Steps:
+    """A cost table as a node needs it."""
+    return settled(cost.slots, cost.chunk_tokens, round(cost.decode_ms * MS), round(cost.mixed_ms * MS))
+
+
+def durations_ms(cost: Cost, work: Demand) -> Floats:
+    """How long each request holds a slot of an idle node: the chunks of its prompt, a step for every further token."""
+    return _chunks(cost, work) * cost.mixed_ms + np.maximum(0, work.output_tokens - 1) * cost.decode_ms
+
+
+def _chunks(cost: Cost, work: Demand) -> Floats:
+    return np.ceil(np.maximum(work.prompt_tokens, 1) / cost.chunk_tokens)
+
+
+class _Fleet:
+    """Nodes of one kind, and what becomes of requests on them."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+        self.back: list[tuple[int, int, int, int, Node]] = []  # heap of (time, request, attempt, first time, node)
+        self.again: set[int] = set()  # requests that were refused at first
+        self.refused = self.infeasible = 0
+        self._turn = 0
+
+    def send(self, request: int, at: int) -> None:
+        """A new request."""
+        node = self._node(at)
+        fate, back = node.offer(request, at)
+        if fate != SERVED:
+            self._turned_away(fate, back, request, 0, at, node)
+
+    def retry_until(self, at: int) -> None:
+        """Send again whoever was told to come until ``at``."""
+        while self.back and self.back[0][0] <= at:
+            now, request, attempt, since, node = heappop(self.back)
+            fate, back = node.ask(request, now, attempt, since)
+            if fate != SERVED:
+                self._turned_away(fate, back, request, attempt, since, node)
+
+    def _turned_away(self, fate: int, back: int, request: int, attempt: int, since: int, node: Node) -> None:
+        self.again.add(request)
+        if fate == INFEASIBLE:
+            self.infeasible += 1
+        elif back < 0:
+            self.refused += 1
+        else:
+            heappush(self.back, (back, request, attempt + 1, since, node))
+
+    def _node(self, at: int) -> Node:
+        """The next one with a free slot, in turn; else the one that has one first."""
+        nodes = self.nodes
+        if len(nodes) == 1:
+            return nodes[0]
+        for _ in nodes:
+            self._turn = (self._turn + 1) % len(nodes)
+            node = nodes[self._turn]
+            node.advance(at)
+            if node.free:
+                return node
+        return min(nodes, key=lambda each: each.next_step)
+
+
+def simulate(work: Demand, cost: Cost, nodes: int, limits: Rules | None = None) -> Outcome:
+    """Run the demand through ``nodes``, with the limits of a server's default contract unless ``limits`` say else."""
+    limits = limits or rules()
+    fits = work.prompt_tokens + work.output_tokens <= cost.slot_tokens
+    chunks = _chunks(cost, work)[fits].astype(np.int64).tolist()
+    tokens = np.maximum(work.output_tokens[fits], 1).astype(np.int64).tolist()
+    arrivals = np.round(work.at_ms[fits] * MS).astype(np.int64).tolist()
+    model = steps(cost)
+    fleet = _Fleet([Node(model, limits, chunks, tokens) for _ in range(nodes)])
+    send, back = fleet.send, fleet.back
+    for request, at in enumerate(arrivals):
+        if back and back[0][0] <= at:
+            fleet.retry_until(at)
+        send(request, at)
+    fleet.retry_until(1 << 61)
+    for node in fleet.nodes:
+        node.advance(1 << 61)
+    return _outcome(work, cost, fleet, tokens, int(np.count_nonzero(~fits)))
+
+
+def _outcome(work: Demand, cost: Cost, fleet: _Fleet, tokens: list[int], too_long: int) -> Outcome:
+    ended = [each for node in fleet.nodes for each in node.ended]
+    in_time = [request for request, _, end, due in ended if end <= due]
+    booked = sum(request in fleet.again for request in in_time)
+    last = max([float(work.at_ms[-1]), *[end / MS for _, _, end, due in ended if end <= due]])
+    busy = sum(end - start for _, start, end, due in ended if end <= due) / MS
+    span_ms = last or 1.0
+    return Outcome(
+        cost,
+        len(fleet.nodes),
+        len(work.at_ms),
+        len(in_time) - booked,
+        booked,
+        len(ended) - len(in_time),
+        fleet.refused,
+        fleet.infeasible + too_long,
+        busy / (span_ms * cost.slots * len(fleet.nodes)),
+        span_ms / 3_600_000,
+        sum(tokens[request] for request in in_time),
+    )
+
+
+def find_nodes(work: Demand, cost: Cost, target: float, limits: Rules | None = None) -> Outcome | None:
     """The fewest nodes that serve a share of ``target`` in time; None if no number does, as work is too long."""
-    high = 1
-    while (outcome := simulate(work, cost, high, deadline_ms)).served_share < target:
-        if outcome.refused == 0 or high >= MAX_NODES:
+    limits = limits or rules()
+    low = _too_few(work, cost, target, limits)
+    high = low + 1
+    while (outcome := simulate(work, cost, high, limits)).served_share < target:
+        hopeless = outcome.infeasible > (1 - target) * outcome.arrivals
+        if hopeless or high >= min(MAX_NODES, 2 * len(work.at_ms)):
             return None
-        high = min(2 * high, MAX_NODES)
-    low = high // 2  # known to be too few, or 0
+        low, high = high, min(high + max(1, high // 2), MAX_NODES)
     while high - low > 1:
         middle = (low + high) // 2
-        if simulate(work, cost, middle, deadline_ms).served_share >= target:
-            high = middle
+        tried = simulate(work, cost, middle, limits)
+        if tried.served_share >= target:
+            high, outcome = middle, tried
         else:
             low = middle
-    return simulate(work, cost, high, deadline_ms)
+    return outcome
+
+
+def _too_few(work: Demand, cost: Cost, target: float, limits: Rules) -> int:
+    """A number of nodes whose slots have not enough time for the shortest requests that make up ``target``."""
+    shortest = np.sort(durations_ms(cost, work))[: math.floor(target * len(work.at_ms))]
+    tries = 1 if limits.patient else 1 + limits.retries
+    room_ms = float(work.at_ms[-1]) + tries * (limits.end_ns + limits.horizon_ns) / MS
+    return int(float(shortest.sum()) / (room_ms * cost.slots) * 0.999)

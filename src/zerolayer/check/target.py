@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from zerolayer.check.carrier import http2_payload
 from zerolayer.check.causes import recognise
 from zerolayer.check.errors import TargetError
 from zerolayer.check.exchange import Exchange, Planned
@@ -19,8 +20,7 @@ from zerolayer.errors import UsageError
 
 Api = Literal["openai", "anthropic", "http"]
 PATHS: dict[str, str] = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
-_ATTEMPT = "x-stainless-retry-count"
-_LAST = 2  # attempt of stock clients
+LAST_ATTEMPT = 2  # of stock SDKs, which retry twice
 _WORDS = ("river", "stone", "cloud", "garden", "window", "letter", "bridge", "summer", "paper", "candle")
 
 
@@ -37,13 +37,10 @@ class Target:
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
 
-    def payload(self, rng: random.Random, output_tokens: int, prompt_words: int) -> bytes:
-        """The bytes of one request, which will not be sent again whatever comes of it (``attempt``).
-
-        Prompts have equal length and differ from their first word on.
-        """
+    def make_body(self, rng: random.Random, output_tokens: int, prompt_words: int) -> bytes:
+        """The body of one request. Prompts have equal length and differ from their first word on."""
         if self.api == "http":
-            return self.request(self.method, self.path, self.body)
+            return self.body
         number = rng.randrange(100_000, 1_000_000)
         words = " ".join(rng.choices(_WORDS, k=prompt_words))
         text = f"{number} {words} Write the numbers from {number} upwards, one a line.".replace("  ", " ")
@@ -55,18 +52,30 @@ class Target:
         }
         if self.api == "openai":
             body |= {"stream_options": {"include_usage": True}, "temperature": 0}
-        told = replace(self, headers=(*self.headers, (_ATTEMPT, str(_LAST))))
-        return told.request("POST", self.path, json.dumps(body).encode())
+        return json.dumps(body).encode()
 
-    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """The bytes of any request to this service, with its headers."""
+    def payload(self, body: bytes, attempt: int = LAST_ATTEMPT) -> bytes:
+        """What is sent for ``body``. ``attempt`` counts from 0, in the header in which stock SDKs tell it.
+
+        A refused request that will not come again is ``LAST_ATTEMPT``: a service need not keep a place for it.
+        """
+        method = self.method if self.api == "http" else "POST"
+        return self.request(method, self.path, body, (("x-stainless-retry-count", str(attempt)),))
+
+    def request(self, method: str, path: str, body: bytes = b"", more: tuple[tuple[str, str], ...] = ()) -> bytes:
+        """The payload of any request to this service, with its headers and ``more``, for this endpoint's protocol."""
         host = str(self.endpoint).partition("://")[2]
-        lines = [f"{method} {path} HTTP/1.1", f"host: {host}", "user-agent: zerolayer-pulse", "accept: */*"]
+        fields = [("user-agent", "zerolayer-pulse"), ("accept", "*/*")]
         if body:
-            lines += [f"content-length: {len(body)}", "content-type: application/json"]
+            fields += [("content-length", str(len(body))), ("content-type", "application/json")]
         elif method not in ("GET", "HEAD"):
-            lines.append("content-length: 0")
-        lines += [f"{name}: {value}" for name, value in self.headers]
+            fields.append(("content-length", "0"))
+        fields += [*self.headers, *more]
+        if self.endpoint.http2:
+            scheme = "https" if self.endpoint.tls else "http"
+            head = [(":method", method), (":scheme", scheme), (":authority", host), (":path", path)]
+            return http2_payload([*head, *((name.lower(), value) for name, value in fields)], body)
+        lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{name}: {value}" for name, value in fields)]
         return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
     def info(self) -> TargetInfo:
@@ -84,17 +93,15 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
-def attempt(payload: bytes, number: int) -> bytes:
-    """The same request as attempt ``number``, counted from 0 as OpenAI's and Anthropic's SDKs do.
-
-    A refused attempt 0 or 1 comes again and attempt 2 never does: whoever holds places for those who come must know.
-    """
-    before, name, after = payload.partition(b"\r\n%b: " % _ATTEMPT.encode())
-    return b"%b%b%d%b" % (before, name, number, after[1:]) if name else payload
-
-
 def parse(
-    url: str, api: str, model: str, headers: tuple[tuple[str, str], ...], method: str = "GET", body: bytes = b""
+    url: str,
+    api: str,
+    model: str,
+    headers: tuple[tuple[str, str], ...],
+    method: str = "GET",
+    body: bytes = b"",
+    *,
+    http2: bool = False,
 ) -> Target:
     """A target from a URL and flags, before anything is asked; ``api`` may be ``auto``. Raises ``UsageError``."""
     try:
@@ -107,7 +114,7 @@ def parse(
     for name, value in headers:
         if not (name and name.isascii() and name.isprintable()) or not value.isprintable() or " " in name:
             raise UsageError("A header is not written as 'Name: value' in printable characters.")
-    endpoint = Endpoint(host, port or (443 if parts.scheme == "https" else 80), parts.scheme == "https")
+    endpoint = Endpoint(host, port or (443 if parts.scheme == "https" else 80), parts.scheme == "https", http2)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     known = api if api != "auto" else _api_of(parts.path)
     if known in PATHS:

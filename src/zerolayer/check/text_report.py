@@ -116,7 +116,12 @@ def _pulse_rows(report: Report) -> Rows:
 
 def level_tables(report: Report) -> list[tuple[str, list[list[str]]]]:
     """The tables of load levels that the run has: title, and rows with the header first."""
-    kinds = (("pulses", "at once", report.pulses), ("steps", "rate/s", report.steps))
+    kinds = (
+        ("pulses", "at once", report.pulses),
+        ("steps", "rate/s", report.steps),
+        ("stages", "stage", report.stages),
+        ("closed loop", "users", report.users),
+    )
     tables = [(title, _level_rows(unit, levels)) for title, unit, levels in kinds if levels]
     if report.captured:
         tables.append(("captured", _level_rows("others in flight", report.captured)))

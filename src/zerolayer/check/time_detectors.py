@@ -11,7 +11,7 @@ from zerolayer.check import modes as shape
 from zerolayer.check.figures import BOOTSTRAP_SEED, is_stream, retry, stream, unloaded
 from zerolayer.check.findings import Finding, Kind
 from zerolayer.check.phase import tick as find_tick
-from zerolayer.check.run_file import AFTER, BASELINE, PULSE, REPLAY, SHADOW, STEP, Run
+from zerolayer.check.run_file import AFTER, BASELINE, CLOSED, PULSE, REPLAY, SHADOW, STAGE, STEP, Run
 from zerolayer.check.statistics import Estimate, Floats, median, share
 
 STALL_RATIO = 3.0  # P99 over P50
@@ -190,7 +190,7 @@ def promise(run: Run) -> list[Finding]:
 
 def failures(run: Run) -> Finding | None:
     """Requests that were neither served nor refused. They are in no latency and no rate of served requests."""
-    rows = run.rows(BASELINE, PULSE, STEP, REPLAY, SHADOW)
+    rows = run.rows(BASELINE, PULSE, STEP, REPLAY, STAGE, CLOSED, SHADOW)
     failed = rows & ~run.served & ~run.refused
     if not failed.any():
         return None

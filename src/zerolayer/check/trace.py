@@ -7,6 +7,8 @@ in ms, input_length, output_length).
 from __future__ import annotations
 
 import csv
+import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from zerolayer.check.errors import InputFileError
+from zerolayer.check.run_file import Stage
 
 
 @dataclass(frozen=True)
@@ -70,3 +73,13 @@ def _mooncake(lines: list[str]) -> list[Arrival]:
     decoder = msgspec.json.Decoder(_Mooncake)
     rows = [decoder.decode(line) for line in lines if line.strip()]
     return [Arrival(row.timestamp, row.input_length, row.output_length) for row in rows]
+
+
+def poisson(rng: random.Random, stage: Stage) -> Iterator[float]:
+    """Times in seconds of Poisson arrivals whose rate goes evenly from one value to the other (by thinning)."""
+    top = max(stage.start_rate, stage.end_rate, 1e-3)
+    at = 0.0
+    while (at := at + rng.expovariate(top)) < stage.seconds:
+        rate = stage.start_rate + (stage.end_rate - stage.start_rate) * at / stage.seconds
+        if rate >= top or rng.random() * top < rate:
+            yield at

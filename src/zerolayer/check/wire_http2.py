@@ -36,6 +36,7 @@ _ERRORS: Final = (
 )  # fmt: skip
 _ON_STREAM: Final = frozenset({"DATA", "HEADERS", "PRIORITY", "RST_STREAM", "PUSH_PROMISE", "CONTINUATION"})
 _ON_CONNECTION: Final = frozenset({"SETTINGS", "PING", "GOAWAY"})
+_LEAST: Final = {"RST_STREAM": 4, "GOAWAY": 8, "WINDOW_UPDATE": 4}  # bytes, below which there is nothing to name
 _SIZES: Final = {"PRIORITY": 5, "RST_STREAM": 4, "PING": 8, "WINDOW_UPDATE": 4}
 _FRAME_SIZE: Final = 16_384  # until a SETTINGS frame of the other side says more
 
@@ -65,7 +66,8 @@ def http2_ranges(data: bytes) -> Ranges:
         start, at = at + _HEADER, at + _HEADER + size
         payload = data[start:at]
         if payload:
-            yield from _PAYLOADS.get(name, _other)(payload, start)
+            read = _PAYLOADS.get(name, _other) if len(payload) >= _LEAST.get(name, 0) else _other
+            yield from read(payload, start)
 
 
 def _flags(name: str, flags: int) -> str:

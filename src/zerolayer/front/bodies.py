@@ -19,6 +19,8 @@ def body_limits(contract: Contract) -> BodyLimits:
         stop=limits.stop,
         n=limits.n,
         top_logprobs=limits.top_logprobs,
+        tools=limits.tools,
+        schema_bytes=limits.schema_bytes,
         outside=limits.outside,
     )
 

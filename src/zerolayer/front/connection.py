@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from enum import Enum, auto
+from enum import IntEnum, auto
+from functools import cached_property
 from typing import Protocol, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
@@ -24,7 +25,7 @@ from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, response, st
 _log = logging.getLogger("zerolayer.front")
 
 
-class Phase(Enum):
+class Phase(IntEnum):
     """Where a connection is; the limits that hold depend on it."""
 
     IDLE = auto()  # no byte of a next request
@@ -112,9 +113,9 @@ class Connection(asyncio.Protocol):
 
     # What the exchange calls.
 
-    @property
+    @cached_property
     def caller(self) -> Caller:
-        """Who is at the other end."""
+        """Who is at the other end, for as long as the connection lasts."""
         return caller_of(self._transport)
 
     def reply(self, status: int, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool) -> None:
@@ -136,6 +137,13 @@ class Connection(asyncio.Protocol):
         """The last piece; what has no chunks ends with the connection."""
         chunked = self._chunked
         self._write(chunk(data) + LAST_CHUNK if chunked else data)
+        self._replied(keep_alive=keep_alive and chunked)
+
+    def whole_stream(self, headers: Headers, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
+        """Head, only piece and end of a streamed reply, in one write."""
+        chunked = self._chunked
+        head = stream_head(headers, keep_alive=keep_alive, chunked=chunked)
+        self._write(head + (chunk(data) + LAST_CHUNK if chunked else data))
         self._replied(keep_alive=keep_alive and chunked)
 
     def break_stream(self, data: bytes) -> None:

@@ -17,7 +17,6 @@ from zerolayer.guard.guard import Guard
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.openai import decode_chat, decode_completion
-from zerolayer.wire.openai_fields import ABSENT
 from zerolayer.wire.schema import Request
 
 _WAITING: Final = 16  # generation needs the same helper thread, and must not stand behind a crowd of counts
@@ -28,7 +27,7 @@ Answer = Callable[[Exchange, int, int], None]
 
 
 class _Kind(msgspec.Struct):
-    prompt: msgspec.Raw = ABSENT
+    prompt: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class _Count(msgspec.Struct):

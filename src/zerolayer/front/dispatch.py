@@ -6,7 +6,7 @@ released; until then the step thread may still hold it, even though its client h
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from zerolayer.errors import DeadlineMissed, EngineFailed, ZerolayerError
 from zerolayer.front.defect import log_defect
@@ -16,6 +16,10 @@ from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import StageClock
+
+_BROKEN: Final = (
+    "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
+)
 
 
 class Steps(Protocol):
@@ -54,6 +58,7 @@ class Dispatcher:
         self._metrics = metrics
         self._glue = glue
         self._running: list[Running | None] = [None] * slots.slots
+        self._ended_ns = 0  # of the last step
 
     @property
     def running(self) -> int:
@@ -91,6 +96,9 @@ class Dispatcher:
             self._glue.step(started, ended)
             self._metrics.step(report.program, len(report.tokens))
             self._metrics.sizes.step(len(report.tokens) + report.prefill_tokens)
+            if report.decode:  # whoever decodes got its last token from the step before
+                self._metrics.gap(ended - self._ended_ns, len(report.decode))
+            self._ended_ns = ended
         for slot, tokens in report.shared:
             request = running[slot]
             if request is not None:
@@ -109,13 +117,20 @@ class Dispatcher:
             self._slots.release(slot)  # before the replies, which tell the load
         for token in report.tokens:
             request = running[token.slot]
-            if request is not None and self._push(request, token, report):
-                slack = (dues.get(token.slot) or due(token.slot)) - ended
-                self._metrics.promises.ended(slack)
-                self._running[token.slot] = None
-                if token.finish is None:  # a stop string: the engine does not know that the text is complete
-                    self._slots.ending(token.slot)
-                    self._steps.cancel(token.slot)
+            if request is not None and token.broken:
+                running[token.slot] = None
+                request.fail(EngineFailed(_BROKEN))
+            elif request is not None:
+                try:
+                    complete = request.push(token, report)
+                except Exception as error:  # noqa: BLE001 - a reply's defect must not take the step's other slots along
+                    log_defect("a reply was cut", error)
+                    request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
+                    self._complete(token)
+                else:
+                    if complete:
+                        self._metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
+                        self._complete(token)
         for slot in report.released:
             request = running[slot]
             if request is not None:  # released, yet neither finished nor cancelled: its step failed
@@ -148,10 +163,9 @@ class Dispatcher:
                 request.fail(error)
             self._slots.release(slot)
 
-    def _push(self, request: Running, token: SampledToken, report: StepReport) -> bool:
-        try:
-            return request.push(token, report)
-        except Exception as error:  # noqa: BLE001 - one reply's defect must not take the step's other slots with it
-            log_defect("a reply was cut", error)
-            request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
-            return True
+    def _complete(self, token: SampledToken) -> None:
+        """The reply has its last token."""
+        self._running[token.slot] = None
+        if token.finish is None:  # a stop string: the engine does not know that the text is complete
+            self._slots.ending(token.slot)
+            self._steps.cancel(token.slot)

@@ -19,11 +19,11 @@ from zerolayer.errors import (
 )
 from zerolayer.front.caller import Caller
 from zerolayer.front.defect import log_defect
+from zerolayer.front.dialect import dialect_of
 from zerolayer.front.site import Header, Site
 from zerolayer.observe.stages import Stage, StageClock
 from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_reply import retry_headers
-from zerolayer.wire.openai_reply import error_body
 
 JSON: Final[Header] = (b"content-type", b"application/json")
 _EVENT_STREAM: Final[tuple[Header, ...]] = (
@@ -42,7 +42,7 @@ NEVER: Final = 1 << 63
 Action = Callable[["Exchange"], None]
 Headers = tuple[Header, ...]
 ErrorReply = tuple[int, Headers, bytes]
-_UNREADABLE: Final = Head("", "", "", (), 1, False, False, 0)
+_UNREADABLE: Final = Head("", "", "", (), 1, False, False, 0, {})
 
 
 class Carrier(Protocol):
@@ -66,6 +66,9 @@ class Carrier(Protocol):
     def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; trailers exist on HTTP/2 only."""
 
+    def whole_stream(self, headers: Headers, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:
+        """Head, only piece and end of a streamed reply."""
+
     def break_stream(self, data: bytes) -> None:
         """The last piece of a body that nobody must take for complete."""
 
@@ -76,35 +79,33 @@ class Carrier(Protocol):
 class Exchange:
     """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end.
 
-    A route may set, before the body is read: ``media``, the headers of a streamed reply; ``explain``, the form of an
-    error; ``intake``, who takes the body piece by piece, with True at its end (HTTP/2 only); ``expired``, who is called
-    when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
+    ``dialect`` follows from the head. A route may set, before the body is read: ``media``, the headers of a streamed
+    reply; ``explain``, the form of an error, whatever the dialect; ``intake``, who takes the body piece by piece, with
+    True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
     """
 
-    __slots__ = (
-        "_connection", "_left", "_parked", "_site", "action", "allow", "body", "deadline_ns", "expired", "explain",
-        "head", "intake", "media", "more_headers", "on_gone", "request_id", "stages", "streaming",
-    )  # fmt: skip
+    # Defaults stand in the class: most exchanges leave most of them as they are.
+    action: Action | None = None
+    allow = b""
+    body = b""
+    on_gone: Callable[[], None] | None = None
+    streaming = False
+    more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
+    media: tuple[Header, ...] = _EVENT_STREAM
+    explain: Callable[[ZerolayerError], ErrorReply] | None = None
+    intake: Callable[[bytes, bool], None] | None = None
+    expired: Callable[[], None] | None = None
+    deadline_ns = NEVER
+    _left = False
+    _parked = False
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
         self._connection = connection
         self._site = site
         self.head = head or _UNREADABLE
-        self.body = b""
+        self.dialect = dialect_of(self.head)
         self.request_id = site.ids.of(self.head)
         self.stages = StageClock(first_byte_ns)
-        self.action: Action | None = None
-        self.allow = b""
-        self.on_gone: Callable[[], None] | None = None
-        self.streaming = False
-        self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
-        self.media: tuple[Header, ...] = _EVENT_STREAM
-        self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
-        self.intake: Callable[[bytes, bool], None] | None = None
-        self.expired: Callable[[], None] | None = None
-        self.deadline_ns = NEVER
-        self._left = False
-        self._parked = False
         site.glue.enter(first_byte_ns)
 
     @property
@@ -122,7 +123,7 @@ class Exchange:
         if self._left:
             return
         keep_alive = keep_alive and self._keep_alive
-        common = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.more_headers)
+        common = (*self._common_headers(), *self.more_headers)
         self._finish()
         head_only = self.head.method == "HEAD"
         self._connection.reply(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
@@ -157,10 +158,12 @@ class Exchange:
         """The last events; the stream ends as complete."""
         if self._left:
             return
-        if not self.streaming:
-            self._open(b"")
         self._finish()
-        self._connection.end_stream(events, trailers, keep_alive=self._keep_alive)
+        if self.streaming:
+            self._connection.end_stream(events, trailers, keep_alive=self._keep_alive)
+        else:
+            self.streaming = True
+            self._connection.whole_stream(self._stream_headers(), events, trailers, keep_alive=self._keep_alive)
         self._leave(Stage.WRITE)
 
     def break_stream(self, events: bytes) -> None:
@@ -195,10 +198,18 @@ class Exchange:
     def _keep_alive(self) -> bool:
         return self.head.keep_alive and not self._connection.draining
 
+    def _common_headers(self) -> list[Header]:
+        headers = self._site.headers(self.request_id, self.head.get(b"origin"))
+        if self.dialect.id_header:
+            headers.append((self.dialect.id_header, self.request_id.encode("ascii")))
+        return headers
+
     def _open(self, events: bytes) -> None:
         self.streaming = True
-        headers = (*self._site.headers(self.request_id, self.head.get(b"origin")), *self.media, *self.more_headers)
-        self._connection.open_stream(headers, events, keep_alive=self._keep_alive)
+        self._connection.open_stream(self._stream_headers(), events, keep_alive=self._keep_alive)
+
+    def _stream_headers(self) -> Headers:
+        return (*self._common_headers(), *self.media, *self.more_headers)
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()
@@ -210,7 +221,8 @@ class Exchange:
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
             extra = _FINAL
-        return error.status, (JSON, *extra), error_body(error)
+        status, body = self.dialect.error(error, self.request_id)
+        return status, (JSON, *extra), body
 
     def _finish(self) -> None:
         """The last write is next."""

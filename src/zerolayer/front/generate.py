@@ -1,37 +1,37 @@
 """``POST /v1/chat/completions`` and ``/v1/completions``: from a body to a running request.
 
-All of it happens in one turn of the loop, except that text over 4 KB is tokenised on the helper thread; the slot is
-held meanwhile.
+All of it happens in one turn of the loop, except that text over 4 KB is tokenised on the helper thread, and that a
+grammar which is not known yet is compiled on a thread of its own; the slot is held meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
 
 from zerolayer.errors import ZerolayerError
+from zerolayer.front.choices import several
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.held import HeldClients
+from zerolayer.front.openai_form import OpenAiAnswers
 from zerolayer.front.site import Header, Site
-from zerolayer.front.stream import BodyForm, EventForm, Form, Reply
-from zerolayer.front.transcript import Transcript
+from zerolayer.front.stream import Form, Reply
+from zerolayer.front.transcript import Transcript, Transcripts
 from zerolayer.guard.freshness import Verdict
 from zerolayer.guard.guard import Arrival, Guard, Held, Prompt, Reservation
 from zerolayer.observe.stages import Stage
-from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.grpc import is_grpc
 from zerolayer.wire.openai import decode_chat, decode_completion
-from zerolayer.wire.openai_stream import StreamWriter
 from zerolayer.wire.schema import Account, Request
 
 Decode = Callable[[bytes, BodyLimits], Request]
-Answer = Callable[[Exchange, Request], tuple[Transcript, Form]]
-"""Who collects a request's tokens, and in which form they leave."""
+Answer = Callable[[Exchange, Request, Prompt], tuple[Transcript, Form]]
+"""Who collects a request's tokens, and in which form they leave. ``Prompt`` is what the model reads."""
 
 
 class Generator:
@@ -45,17 +45,20 @@ class Generator:
         site: Site,
         limits: BodyLimits,
         vocabulary: Vocabulary,
+        transcripts: Transcripts,
         helper: Executor,
+        compiler: Executor,
         held: HeldClients,
         answer: Answer | None = None,
     ) -> None:
+        self._openai = OpenAiAnswers(site, guard.names.served, vocabulary, transcripts)
         self._answer = answer or self._openai
         self._guard = guard
         self._dispatcher = dispatcher
         self._site = site
         self._limits = limits
-        self._vocabulary = vocabulary
         self._helper = helper
+        self._compiler = compiler
         self._held = held
         self._loop = asyncio.get_running_loop()
 
@@ -113,18 +116,20 @@ class Generator:
             self._granted(request, arrival, exchange, answer)
 
     def _granted(self, request: Request, arrival: Arrival, exchange: Exchange, reservation: Reservation) -> None:
-        if reservation.long:
+        if reservation.compiles or reservation.long:
             self._tokenise_aside(exchange, request, arrival, reservation)
         else:
-            self._tokenise(exchange, request, arrival, reservation, partial(self._guard.prompt, request))
+            self._tokenise(exchange, request, arrival, reservation, partial(self._guard.prompts, request))
 
     def _tokenise_aside(self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation) -> None:
-        future = self._helper.submit(self._guard.prompt, request)
+        # Whoever brings a grammar that takes its time delays those who bring another one, and nobody else.
+        aside = self._compiler if reservation.compiles else self._helper
+        future = aside.submit(self._guard.prompts, request)
         exchange.on_gone = partial(self._give_up, future, reservation)
         arrived = partial(self._tokenised, exchange, request, arrival, reservation)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))
 
-    def _give_up(self, future: Future[Prompt], reservation: Reservation) -> None:
+    def _give_up(self, future: Future[list[Prompt]], reservation: Reservation) -> None:
         """The client left before its prompt was tokenised; the engine has not heard of it."""
         future.cancel()
         self._guard.release(reservation)
@@ -135,7 +140,7 @@ class Generator:
         request: Request,
         arrival: Arrival,
         reservation: Reservation,
-        future: Future[Prompt],
+        future: Future[list[Prompt]],
     ) -> None:
         if exchange.on_gone is not None:  # else it has left, and its slot with it
             exchange.on_gone = None
@@ -150,14 +155,14 @@ class Generator:
         request: Request,
         arrival: Arrival,
         reservation: Reservation,
-        result: Callable[[], Prompt],
+        result: Callable[[], list[Prompt]],
     ) -> None:
-        """``result`` gives the prompt or raises; whatever fails from here to the engine gives the slot back."""
+        """``result`` gives the prompts or raises; whatever fails from here to the engine gives the slot back."""
         started = False
         try:
-            prompt = result()
+            prompts = result()
             exchange.mark(Stage.TOKENISE)
-            self._start(exchange, request, arrival, reservation, prompt)
+            self._start(exchange, request, arrival, reservation, prompts)
             started = True
         except ZerolayerError as error:
             exchange.error(error)
@@ -166,60 +171,54 @@ class Generator:
                 self._guard.release(reservation)
 
     def _start(
-        self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation, prompt: Prompt
+        self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation, prompts: list[Prompt]
     ) -> None:
         verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
-        generation = self._guard.confirm(reservation, request, prompt.ids)
-        transcript, form = self._answer(exchange, request)
-        reply = Reply(
-            exchange,
-            transcript,
-            form,
-            self._site.metrics,
-            prompt_tokens=len(prompt.ids),
-            applied=_applied(arrival, verdict, prompt, generation.max_tokens),
-            limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
-        )
+        generations = self._guard.confirm(reservation, request, prompts)
+        cancel = partial(self._cancel, reservation.slots)
+        replies = []
+        for place, (transcript, form) in enumerate(self._forms(exchange, request, prompts, cancel)):
+            prompt, max_tokens = prompts[place // request.n], generations[place].max_tokens
+            replies.append(
+                Reply(
+                    exchange,
+                    transcript,
+                    form,
+                    self._site.metrics,
+                    prompt_tokens=len(prompt.ids),
+                    applied=_applied(arrival, verdict, prompt, max_tokens),
+                    limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
+                )
+            )
         exchange.more_headers = _extra(arrival, verdict)
-        if prompt.truncated:
-            exchange.more_headers += ((b"x-zl-truncated", b"%d" % prompt.truncated),)
-        exchange.on_gone = partial(self._abandon, reservation.slot, reply)
+        if truncated := max([prompt.truncated for prompt in prompts]):
+            exchange.more_headers += ((b"x-zl-truncated", b"%d" % truncated),)
+        exchange.on_gone = partial(self._abandon, cancel, replies[0])
         exchange.mark(Stage.GUARD)
-        self._dispatcher.start(reservation.slot, generation, reply)
+        for slot, generation, reply in zip(reservation.slots, generations, replies, strict=True):
+            self._dispatcher.start(slot, generation, reply)
 
-    def _abandon(self, slot: int, reply: Reply) -> None:
-        self._dispatcher.cancel(slot)
+    def _forms(
+        self, exchange: Exchange, request: Request, prompts: list[Prompt], cancel: Callable[[], None]
+    ) -> list[tuple[Transcript, Form]]:
+        if request.answers == 1:
+            return [self._answer(exchange, request, prompts[0])]
+        return several(self._openai, exchange, request, prompts, cancel)
+
+    def _cancel(self, slots: Sequence[int]) -> None:
+        for slot in slots:
+            self._dispatcher.cancel(slot)
+
+    def _abandon(self, cancel: Callable[[], None], reply: Reply) -> None:
+        cancel()
         reply.abandon()
-
-    def _openai(self, exchange: Exchange, request: Request) -> tuple[Transcript, Form]:
-        transcript = Transcript(Decoder(self._vocabulary), request.stop)
-        return transcript, self._form(exchange, request, transcript)
-
-    def _form(self, exchange: Exchange, request: Request, transcript: Transcript) -> Form:
-        echo = self._prompt_text(request) if request.echo else ""
-        created, model = int(self._site.wall_s()), self._guard.names.served
-        token_bytes = self._vocabulary.piece_bytes
-        if request.stream:
-            writer = StreamWriter(request.route, exchange.request_id, created, model, request.include_usage)
-            return EventForm(exchange, transcript, writer, token_bytes, echo)
-        asked = request.sampling.top_logprobs is not None
-        return BodyForm(
-            exchange, transcript, request.route, created, model, token_bytes=token_bytes if asked else None, echo=echo
-        )
-
-    def _prompt_text(self, request: Request) -> str:
-        """The prompt in front of the completion (``echo``); ids are decoded."""
-        if isinstance(request.prompt, str):
-            return request.prompt
-        decoder = Decoder(self._vocabulary)
-        return "".join([decoder.push(token_id) for token_id in request.prompt]) + decoder.flush()
 
 
 def _headers(exchange: Exchange) -> dict[bytes, bytes]:
     """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
-    headers = dict(reversed(exchange.head.headers))
+    headers = exchange.head.values
     if is_grpc(headers.get(b"content-type")):
-        headers |= {b"x-" + name: value for name, value in headers.items() if name.startswith(b"zl-")}
+        return headers | {b"x-" + name: value for name, value in headers.items() if name.startswith(b"zl-")}
     return headers
 
 

@@ -38,8 +38,8 @@ class Running(Protocol):
         """The longest gap between two tokens of a stream."""
 
 
-def greeting(contract: Contract, name: str, server: Running) -> str:
-    """The text for stdout."""
+def greeting(contract: Contract, name: str, server: Running, *, loop: str) -> str:
+    """The text for stdout. ``loop``: what the system granted to the thread of the event loop."""
     info, connections = server.info, server.connection_limit
     host = contract.listen.host
     scheme = "https" if contract.listen.certificate else "http"
@@ -55,6 +55,7 @@ def greeting(contract: Contract, name: str, server: Running) -> str:
         f"  model     {name}",
         f"  engine    {info.engine}, kernels {info.kernels}, {info.weights} weights, {threads}",
         *[f"            {note}" for note in info.notes],
+        f"  loop      {loop}",
         f"  slots     {info.slots} of {info.slot_tokens} tokens",
         f"  stall     {server.worst_stall_ms} ms at most between two tokens (a step with another's chunk)",
         f"  waiting   nobody, but for at most {accept_queue()} connections that the kernel has not handed over yet",

@@ -21,6 +21,7 @@ from zerolayer.wire.grpc import CONTENT_TYPE, OK_TRAILERS, Deframer, frame, pars
 from zerolayer.wire.http1_head import Head
 
 _HTTP2: Final = 2
+_MEDIA: Final[Headers] = (CONTENT_TYPE,)
 
 Handler = Callable[["GrpcCall", bytes | None], None]
 
@@ -121,12 +122,22 @@ class Calls:
         if head.minor < _HTTP2:
             return UnsupportedMediaType("gRPC needs HTTP/2; use a gRPC client, or send JSON to /v1/chat/completions")
         exchange.explain = _explain
-        exchange.media = (CONTENT_TYPE,)
-        method = self._methods.get(head.path)
-        if method is None or head.method != "POST":
+        exchange.media = _MEDIA
+        method = self.method(head)
+        if method is None:
             return UnknownMethod("there is no such method; server reflection or the .proto file lists what exists")
+        return self.begin(exchange, method)
+
+    def method(self, head: Head) -> Method | None:
+        """What the head asks for."""
+        return self._methods.get(head.path) if head.method == "POST" else None
+
+    def begin(self, exchange: Exchange, method: Method) -> ZerolayerError | None:
+        """Make the exchange a call of ``method``, or return the refusal."""
+        exchange.explain = _explain
+        exchange.media = _MEDIA
         call = GrpcCall(exchange, method, self._message_bytes)
-        timeout = head.get(b"grpc-timeout")
+        timeout = exchange.head.get(b"grpc-timeout")
         if timeout is not None:
             try:
                 exchange.deadline_ns = self._clock_ns() + parse_timeout(timeout)

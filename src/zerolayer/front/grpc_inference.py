@@ -21,8 +21,8 @@ class GrpcFraming:
     def prepare(self, exchange: Exchange) -> None:
         """Nothing: the call has made the exchange its own."""
 
-    def send(self, exchange: Exchange, message: bytes) -> None:
-        exchange.stream(frame(message))
+    def wrap(self, message: bytes) -> bytes:
+        return frame(message)
 
     def end(self, exchange: Exchange, message: bytes) -> None:
         exchange.end_stream(frame(message), OK_TRAILERS)

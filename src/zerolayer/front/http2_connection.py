@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar, Final, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
@@ -18,6 +19,7 @@ from zerolayer.front.caller import Caller, caller_of
 from zerolayer.front.connection import Router
 from zerolayer.front.exchange import NEVER, Exchange, Headers
 from zerolayer.front.http2_limits import http2_limits
+from zerolayer.front.http2_patience import Patience
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.http2 import Code, Http2Protocol
@@ -59,15 +61,23 @@ class Http2Stream:
 
     def send(self, data: bytes) -> None:
         """A further piece."""
-        self._connection.send(self, data)
+        connection = self._connection
+        if connection.core.send(self.id, data):
+            connection.wake()
+        else:
+            connection.overrun(self)
 
     def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:  # noqa: ARG002
         """The last piece."""
         self._connection.end_stream(self, data, trailers)
 
+    def whole_stream(self, headers: Headers, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:  # noqa: ARG002
+        """Head, only piece and end of a streamed reply."""
+        self._connection.whole_stream(self, headers, data, trailers)
+
     def break_stream(self, data: bytes) -> None:
         """The last piece of a stream that failed: the reset after it says so."""
-        self._connection.send(self, data)
+        self.send(data)
         self._connection.reset(self, Code.INTERNAL_ERROR)
 
     def cut(self) -> None:
@@ -85,12 +95,10 @@ class Http2Connection(asyncio.Protocol):
         self._registry = registry
         self._loop = loop
         self._limits = site.limits
-        self._core = Http2Protocol(http2_limits(site.limits))
+        self.core = Http2Protocol(http2_limits(site.limits))
         self._streams: dict[int, Http2Stream] = {}  # being answered
-        self._waits: dict[int, tuple[int, int]] = {}  # stream without a window -> bytes it had sent, and since when
+        self._patience = Patience(site.limits)
         self._now_ns = 0
-        self._frames = 0
-        self._frame_ns = NEVER  # until when the frame or head that has begun must be complete
         self._idle_ns = NEVER
         self._period_ns = 0
         self._stalled_ns = NEVER
@@ -106,7 +114,7 @@ class Http2Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._registry.add(self)
         now = self._site.clock_ns()
-        self._frame_ns = now + self._limits.head_ns
+        self._patience.opened(now)
         self._idle_ns = now + self._limits.idle_ns
         self._flush()
 
@@ -114,12 +122,12 @@ class Http2Connection(asyncio.Protocol):
         if self._closed:
             return
         self._now_ns = now = self._site.clock_ns()
-        core = self._core
+        core = self.core
         self._receiving = True
         for event in core.receive(data):
             self._EVENTS[type(event)](self, event)
         self._receiving = False
-        self._watch_frames(now)
+        self._patience.received(core, now)
         self._flush()
 
     def eof_received(self) -> None:
@@ -132,47 +140,52 @@ class Http2Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._stalled_ns = self._site.clock_ns() + self._limits.stall_ns
-        self._core.hold(held=True)
+        self.core.hold(held=True)
 
     def resume_writing(self) -> None:
         self._stalled_ns = NEVER
-        self._core.hold(held=False)
+        self.core.hold(held=False)
         self._flush()
 
     # What the streams call.
 
-    @property
+    @cached_property
     def caller(self) -> Caller:
-        """Who is at the other end."""
+        """Who is at the other end, for as long as the connection lasts."""
         return caller_of(self._transport)
 
     def reply(self, stream: Http2Stream, status: int, headers: Headers, body: bytes) -> None:
         """A complete reply."""
-        self._core.reply(stream.id, status, headers, body)
+        self.core.reply(stream.id, status, headers, body)
         self._done(stream)
 
     def open_stream(self, stream: Http2Stream, headers: Headers, data: bytes) -> None:
         """The head of a streamed reply, and its first piece."""
-        self._core.open_reply(stream.id, 200, headers)
-        self.send(stream, data)
+        self.core.open_reply(stream.id, 200, headers)
+        if data:
+            stream.send(data)
+        else:
+            self.wake()
 
-    def send(self, stream: Http2Stream, data: bytes) -> None:
-        """A piece; beyond the limit of unsent bytes the stream is cancelled."""
-        if self._core.send(stream.id, data):
-            self._wake()
-            return
+    def overrun(self, stream: Http2Stream) -> None:
+        """More than may be unsent: the stream is cancelled."""
         _log.warning("a stream whose client gives no window was cancelled")
         self.reset(stream, Code.ENHANCE_YOUR_CALM)
         stream.exchange.gone()
 
     def end_stream(self, stream: Http2Stream, data: bytes, trailers: Headers) -> None:
         """The last piece."""
-        self._core.end(stream.id, data, trailers)
+        self.core.end(stream.id, data, trailers)
+        self._done(stream)
+
+    def whole_stream(self, stream: Http2Stream, headers: Headers, data: bytes, trailers: Headers) -> None:
+        """Head, only piece and end of a streamed reply."""
+        self.core.reply(stream.id, 200, headers, data, trailers)
         self._done(stream)
 
     def reset(self, stream: Http2Stream, code: Code) -> None:
         """End the stream without an end."""
-        self._core.reset(stream.id, code)
+        self.core.reset(stream.id, code)
         self._done(stream)
 
     # What the listener calls.
@@ -180,7 +193,7 @@ class Http2Connection(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """Whether a request is being answered, or its answer is not wholly with the kernel."""
-        return bool(self._streams) or self._core.streams > 0 or self._stalled_ns != NEVER
+        return bool(self._streams) or self.core.streams > 0 or self._stalled_ns != NEVER
 
     def expire(self, now_ns: int) -> None:
         """End what has taken too long."""
@@ -193,8 +206,9 @@ class Http2Connection(asyncio.Protocol):
             return
         if now_ns >= self._period_ns:
             self._period_ns = now_ns + _PERIOD_NS
-            self._core.new_period()
-        if now_ns >= (self._frame_ns if self._core.streams else min(self._frame_ns, self._idle_ns)):
+            self.core.new_period()
+        frame_ns = self._patience.frame_ns
+        if now_ns >= (frame_ns if self.core.streams else min(frame_ns, self._idle_ns)):
             self.close()
             return
         for stream in list(self._streams.values()):
@@ -215,7 +229,7 @@ class Http2Connection(asyncio.Protocol):
         """Give the kernel what was written and say goodbye, then close."""
         if self._closed:
             return
-        self._core.go_away()
+        self.core.go_away()
         self._flush()
         self._leave()
         self._transport.close()
@@ -238,10 +252,10 @@ class Http2Connection(asyncio.Protocol):
             exchange.error(refusal)
             return
         if event.head.expects_continue:
-            self._core.open_reply(stream.id, 100, ())
+            self.core.open_reply(stream.id, 100, ())
         if exchange.intake is not None:
             stream.deadline_ns = NEVER
-            early = self._core.incremental(stream.id)
+            early = self.core.incremental(stream.id)
             if early:
                 self._take_in(exchange, early, ended=False)
 
@@ -274,7 +288,7 @@ class Http2Connection(asyncio.Protocol):
             stream.exchange.error(event.error)
 
     def _on_gone(self, event: Gone) -> None:
-        self._waits.pop(event.stream_id, None)
+        self._patience.forget(event.stream_id)
         stream = self._streams.pop(event.stream_id, None)
         if stream is not None:
             stream.exchange.gone()
@@ -300,17 +314,6 @@ class Http2Connection(asyncio.Protocol):
 
     # Ends.
 
-    def _watch_frames(self, now: int) -> None:
-        """A frame or head that has begun must be complete in time, counted from the last one that was."""
-        core = self._core
-        if not (core.partial or core.reading_head):
-            self._frame_ns = NEVER
-        elif core.frames != self._frames and not core.reading_head:
-            self._frame_ns = now + self._limits.body_ns
-        elif self._frame_ns == NEVER:
-            self._frame_ns = now + (self._limits.head_ns if core.reading_head else self._limits.body_ns)
-        self._frames = core.frames
-
     def _expire_stream(self, stream: Http2Stream, now_ns: int) -> None:
         exchange = stream.exchange
         if now_ns >= stream.deadline_ns:
@@ -321,30 +324,21 @@ class Http2Connection(asyncio.Protocol):
 
     def _expire_waits(self, now_ns: int) -> None:
         """Reset streams whose client has taken nothing for too long."""
-        blocked = self._core.blocked()
-        waits = self._waits
-        self._waits = {}
-        for stream_id, sent in blocked.items():
-            before, since = waits.get(stream_id, (-1, now_ns))
-            if before != sent:
-                since = now_ns
-            if now_ns - since < self._limits.stall_ns:
-                self._waits[stream_id] = (sent, since)
-                continue
+        for stream_id in self._patience.overdue(self.core, now_ns):
             _log.warning("a stream whose client gives no window was cancelled")
-            self._core.reset(stream_id, Code.ENHANCE_YOUR_CALM)
+            self.core.reset(stream_id, Code.ENHANCE_YOUR_CALM)
             self._on_gone(Gone(stream_id))
 
     def _done(self, stream: Http2Stream) -> None:
         self._streams.pop(stream.id, None)
         self._rest()
-        self._wake()
+        self.wake()
 
     def _rest(self) -> None:
         if not self._streams:
             self._idle_ns = self._site.clock_ns() + self._limits.idle_ns
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Write in the next turn of the loop: until then other streams of the same step add their bytes."""
         if not (self._scheduled or self._receiving):
             self._scheduled = True
@@ -357,7 +351,7 @@ class Http2Connection(asyncio.Protocol):
     def _flush(self) -> None:
         if self._closed:
             return
-        core = self._core
+        core = self.core
         if self._stalled_ns != NEVER:
             if core.out_bytes > self._limits.unsent_bytes:
                 _log.warning("a client that does not read its replies was cut")

@@ -5,14 +5,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from zerolayer.errors import MethodNotAllowed, NotFound, ZerolayerError
 from zerolayer.front.exchange import Action, Exchange
 from zerolayer.front.gate import Gate
-from zerolayer.front.grpc import Calls
+from zerolayer.front.grpc import Calls, Method
 from zerolayer.front.site import Header
 from zerolayer.wire.grpc import is_grpc
+from zerolayer.wire.http1 import Head
 
 _MAX_PREFLIGHT_BYTES: Final = 2048
+_DECISIONS: Final = 64  # that are remembered, with their heads
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """What a path takes: by method, and in words."""
+
+    actions: Mapping[str, Action]
+    methods: tuple[str, ...]
+    allow: bytes
+
+    @classmethod
+    def of(cls, actions: Mapping[str, Action]) -> _Place:
+        """Whoever answers GET answers HEAD."""
+        every = dict(actions)
+        if "GET" in every:
+            every["HEAD"] = every["GET"]
+        methods = tuple(sorted(every))
+        return cls(every, methods, ", ".join(methods).encode("ascii"))
+
+
+class _Decision(msgspec.Struct, frozen=True):
+    """Where a head leads that was let in. Connections share heads that come again, so it need not be decided again.
+
+    It keeps its head, so that nothing else can have that head's identity. ``method`` is that of a gRPC call.
+    """
+
+    head: Head
+    action: Action | None
+    allow: bytes
+    method: Method | None
 
 
 class Routes:
@@ -24,38 +57,63 @@ class Routes:
     def __init__(self, gate: Gate, table: Mapping[str, Mapping[str, Action]], calls: Calls | None = None) -> None:
         self._gate = gate
         self._calls = calls
-        self._exact = {path: actions for path, actions in table.items() if path == "/" or not path.endswith("/")}
-        self._below = {path: actions for path, actions in table.items() if path != "/" and path.endswith("/")}
+        self._decisions: dict[int, _Decision] = {}
+        self._exact: dict[str, _Place] = {}
+        self._below: dict[str, _Place] = {}
+        for path, actions in table.items():
+            self.offer(path, actions)
+
+    def offer(self, path: str, actions: Mapping[str, Action]) -> None:
+        """Answer at ``path``, which is a row of the table."""
+        self._decisions.clear()
+        places = self._below if path != "/" and path.endswith("/") else self._exact
+        places[path] = _Place.of(actions)
 
     def check(self, exchange: Exchange) -> ZerolayerError | None:
         """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""
         head = exchange.head
-        if self._calls is not None and is_grpc(head.get(b"content-type")):
+        decision = self._decisions.get(id(head))
+        if decision is None:
+            if self._calls is None or not is_grpc(head.get(b"content-type")):
+                return self._check_path(exchange)
             refusal = self._calls.check(exchange)  # first, for it also sets the form in which errors are told
-            return self._gate.check_caller(head) or refusal
+            refusal = self._gate.check_caller(head) or refusal
+            if refusal is None:
+                self._remember(_Decision(head, None, b"", self._calls.method(head)))
+            return refusal
+        if decision.method is not None and self._calls is not None:
+            return self._calls.begin(exchange, decision.method)
+        exchange.action, exchange.allow = decision.action, decision.allow
+        return None
+
+    def _check_path(self, exchange: Exchange) -> ZerolayerError | None:
+        head = exchange.head
         refusal = self._gate.check(head)
         if refusal is not None:
             return refusal
-        actions = self._find(head.path)
-        if actions is None:
-            return NotFound("there is nothing at this path; /v1/chat/completions, /v1/completions and /v1/models exist")
-        action = actions.get("GET" if head.method == "HEAD" else head.method)
+        place = self._exact.get(head.path) or self._find_below(head.path)
+        if place is None:
+            return NotFound("there is nothing at this path; GET /openapi.json lists what there is")
+        exchange.allow = place.allow
+        action = place.actions.get(head.method)
         if action is None and head.method == "OPTIONS" and head.get(b"origin") in self._gate.origins:
             action = _preflight
-        allowed = sorted({*actions, "HEAD"} if "GET" in actions else actions)
-        exchange.allow = ", ".join(allowed).encode("ascii")
         if action is None:
-            return MethodNotAllowed(f"this path does not take that method; use {' or '.join(allowed)}")
+            return MethodNotAllowed(f"this path does not take that method; use {' or '.join(place.methods)}")
         exchange.action = action
+        self._remember(_Decision(head, action, place.allow, None))
         return None
 
-    def _find(self, path: str) -> Mapping[str, Action] | None:
-        actions = self._exact.get(path)
-        if actions is None:
-            for prefix, below in self._below.items():
-                if path.startswith(prefix) and len(path) > len(prefix):
-                    return below
-        return actions
+    def _remember(self, decision: _Decision) -> None:
+        if len(self._decisions) >= _DECISIONS:
+            self._decisions.clear()
+        self._decisions[id(decision.head)] = decision
+
+    def _find_below(self, path: str) -> _Place | None:
+        for prefix, below in self._below.items():
+            if path.startswith(prefix) and len(path) > len(prefix):
+                return below
+        return None
 
 
 def _preflight(exchange: Exchange) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, Protocol
 
 from zerolayer.errors import SlotsBusy, ZerolayerError
@@ -11,7 +12,7 @@ from zerolayer.front.gate import PROTOBUF_MEDIA
 from zerolayer.front.site import Header
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
-from zerolayer.model.engine import SampledToken
+from zerolayer.guard.guard import Prompt
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.http1_reply import retry_headers
@@ -25,18 +26,19 @@ _STREAM: Final[Headers] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # nginx would collect the stream otherwise
 )
+_MESSAGES: Final = 16_384  # of one token that are remembered: some 2 MB
 
 
 class Framing(Protocol):
-    """A protocol that carries messages. Each call is one write at most."""
+    """A protocol that carries messages. Each call with an exchange is one write at most."""
 
     always_streams: bool  # whatever the request says
 
     def prepare(self, exchange: Exchange) -> None:
         """Before anything is decoded: what an error of this exchange looks like."""
 
-    def send(self, exchange: Exchange, message: bytes) -> None:
-        """A message of a stream; the first one brings the head."""
+    def wrap(self, message: bytes) -> bytes:
+        """A message as it stands in a stream."""
 
     def end(self, exchange: Exchange, message: bytes) -> None:
         """The last message of a stream that is complete."""
@@ -59,11 +61,11 @@ class HttpFraming:
         if b"application/json" not in (exchange.head.get(b"accept") or b"").lower():
             exchange.explain = _explain
 
-    def send(self, exchange: Exchange, message: bytes) -> None:
-        exchange.stream(delimited(message))
+    def wrap(self, message: bytes) -> bytes:
+        return delimited(message)
 
     def end(self, exchange: Exchange, message: bytes) -> None:
-        exchange.end_stream(delimited(message))
+        exchange.end_stream(self.wrap(message))
 
     def fail(self, exchange: Exchange, error: ZerolayerError) -> None:
         exchange.break_stream(delimited(failed(error)))
@@ -77,26 +79,6 @@ def _explain(error: ZerolayerError) -> ErrorReply:
     return error.status, (PROTOBUF, *retry), error_message(error)
 
 
-class TokenTranscript(Transcript):
-    """A transcript that keeps the ids too: they leave with their step, whatever becomes of their text."""
-
-    __slots__ = ("_ids",)
-
-    def __init__(self, decoder: Decoder, stops: Sequence[str]) -> None:
-        super().__init__(decoder, stops)
-        self._ids: list[int] = []
-
-    def push(self, token: SampledToken) -> str:
-        """As ``Transcript.push``."""
-        self._ids.append(token.token_id)
-        return super().push(token)
-
-    def take_ids(self) -> list[int]:
-        """Ids since the last call."""
-        taken, self._ids = self._ids, []
-        return taken
-
-
 class SchemaAnswers:
     """Makes the form of one reply; a ``generate.Answer``."""
 
@@ -104,42 +86,56 @@ class SchemaAnswers:
         self._framing = framing
         self._vocabulary = vocabulary
 
-    def __call__(self, exchange: Exchange, request: Request) -> tuple[Transcript, Form]:
+        # Most tokens have the same text whenever they come, so most messages have been made before.
+        @lru_cache(_MESSAGES)
+        def wrapped(token_id: int, text: str) -> bytes:
+            return framing.wrap(piece((token_id,), text.encode()))
+
+        self._wrapped = wrapped
+
+    def __call__(self, exchange: Exchange, request: Request, _prompt: Prompt) -> tuple[Transcript, Form]:
         """Of one request that is about to run."""
-        transcript = TokenTranscript(Decoder(self._vocabulary), request.stop)
-        stream = request.stream or self._framing.always_streams
-        return transcript, SchemaForm(exchange, transcript, self._framing, stream=stream)
+        transcript = Transcript(Decoder(self._vocabulary), request.stop)
+        if not (request.stream or self._framing.always_streams):
+            return transcript, WholeForm(exchange, transcript, self._framing)
+        wrapped = self._wrapped if request.sampling.top_logprobs is None else None
+        return transcript, StreamForm(exchange, transcript, self._framing, wrapped)
 
 
-class SchemaForm:
-    """One ``GenerateReply`` for each step (``stream``), or one with everything."""
+class StreamForm:
+    """One ``GenerateReply`` for each step.
 
-    def __init__(self, exchange: Exchange, transcript: TokenTranscript, framing: Framing, *, stream: bool) -> None:
+    ``wrapped`` gives the framed message of a token and its text where it holds no more; None: log probabilities were
+    asked for.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        transcript: Transcript,
+        framing: Framing,
+        wrapped: Callable[[int, str], bytes] | None,
+    ) -> None:
         self._exchange = exchange
         self._transcript = transcript
         self._framing = framing
-        self._stream = stream
-        self._text: list[str] = []
+        self._wrapped = wrapped
 
     def grow(self, text: str) -> None:
-        """A message of the step's token, or nothing yet."""
-        if not self._stream:
-            self._text.append(text)
+        """A message of the step's token, whose text may come later."""
+        if self._wrapped is not None:
+            self._exchange.stream(self._wrapped(self._transcript.token_id, text))
             return
-        transcript = self._transcript
         # A token's log probabilities wait for the text that it completes; so they do where it completes none.
-        logprobs = transcript.take_logprobs() if text else ()
-        self._framing.send(self._exchange, piece(transcript.take_ids(), text.encode(), logprobs))
+        logprobs = self._transcript.take_logprobs() if text else ()
+        self._exchange.stream(self._framing.wrap(piece((self._transcript.token_id,), text.encode(), logprobs)))
 
     def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
         """The last message."""
         transcript = self._transcript
-        shown = "".join((*self._text, text)).encode()
-        message = piece(transcript.take_ids(), shown, transcript.take_logprobs()) + last(reason, usage, account)
-        if self._stream:
-            self._framing.end(self._exchange, message)
-        else:
-            self._framing.reply(self._exchange, message)
+        message = piece((transcript.token_id,), text.encode(), transcript.take_logprobs())
+        message += last(reason, usage, account)
+        self._framing.end(self._exchange, message)
 
     def fail(self, error: ZerolayerError) -> None:
         """Before the first message an error reply; after it the framing's end of a failed stream."""
@@ -147,3 +143,30 @@ class SchemaForm:
             self._framing.fail(self._exchange, error)
         else:
             self._exchange.error(error)
+
+
+class WholeForm:
+    """One ``GenerateReply`` with everything, when the last token is there."""
+
+    def __init__(self, exchange: Exchange, transcript: Transcript, framing: Framing) -> None:
+        self._exchange = exchange
+        self._transcript = transcript
+        self._framing = framing
+        self._ids: list[int] = []
+        self._text: list[str] = []
+
+    def grow(self, text: str) -> None:
+        """Keep both."""
+        self._ids.append(self._transcript.token_id)
+        self._text.append(text)
+
+    def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
+        """The only message."""
+        self.grow(text)
+        shown = "".join(self._text).encode()
+        message = piece(self._ids, shown, self._transcript.take_logprobs()) + last(reason, usage, account)
+        self._framing.reply(self._exchange, message)
+
+    def fail(self, error: ZerolayerError) -> None:
+        """An error reply with its own status."""
+        self._exchange.error(error)

@@ -7,18 +7,25 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from zerolayer.errors import ModelNotFound, Unavailable
+from zerolayer.errors import ModelNotFound, Unavailable, ZerolayerError
+from zerolayer.front.anthropic import Messages, page_of
 from zerolayer.front.count_tokens import TokenCounter
+from zerolayer.front.description import Description
+from zerolayer.front.dialect import ANTHROPIC
 from zerolayer.front.exchange import JSON, Action, Exchange
 from zerolayer.front.gate import PROTOBUF_MEDIA, media_type
 from zerolayer.front.generate import Generator
 from zerolayer.front.inference import Inference
+from zerolayer.front.responses import Responses
 from zerolayer.front.site import Header
 from zerolayer.guard.guard import Guard
 from zerolayer.observe.metrics import CONTENT_TYPE
+from zerolayer.wire.anthropic_reply import model_info
 from zerolayer.wire.openai_reply import ModelCard, model_body, models_body
 
+OPENAPI: Final = "/openapi.json"
 _MODELS: Final = "/v1/models"
+_RESPONSES: Final = "/v1/responses"
 _VOCABULARY: Final = "/vocabulary"
 GENERATE: Final = "/v1/generate"
 COUNT_TOKENS: Final = "/v1/count_tokens"
@@ -56,10 +63,13 @@ class Health:
 class Models:
     """``GET /v1/models``: the names that a request may use. ``created`` is the start of the service in Unix seconds.
 
-    ``vocabulary`` is the file of ``text.vocabulary_file``, the same for all names.
+    ``vocabulary`` is the file of ``text.vocabulary_file``, the same for all names; ``max_tokens`` the longest answer.
     """
 
-    def __init__(self, guard: Guard, created: int, served_by: Mapping[str, str | int], vocabulary: bytes) -> None:
+    def __init__(
+        self, guard: Guard, created: int, served_by: Mapping[str, str | int], vocabulary: bytes, max_tokens: int
+    ) -> None:
+        self._max_tokens = max_tokens
         self._vocabulary = vocabulary
         self._etag = b'"%b"' % hashlib.sha256(vocabulary).hexdigest().encode("ascii")
         self._names = guard.names
@@ -73,7 +83,14 @@ class Models:
 
     def listed(self, exchange: Exchange) -> None:
         """All names."""
-        exchange.reply(200, (JSON,), models_body([self._card(name) for name in self._names.listed()]))
+        cards = [self._card(name) for name in self._names.listed()]
+        if exchange.dialect is not ANTHROPIC:
+            exchange.reply(200, (JSON,), models_body(cards))
+            return
+        try:
+            exchange.reply(200, (JSON,), page_of(cards, exchange.head.query, self._max_tokens))
+        except ZerolayerError as error:
+            exchange.error(error)
 
     def one(self, exchange: Exchange) -> None:
         """One name, or its vocabulary, or 404."""
@@ -86,7 +103,10 @@ class Models:
         if not self._names.known(name):
             exchange.error(ModelNotFound("this model does not exist; GET /v1/models lists the names", param="model"))
             return
-        exchange.reply(200, (JSON,), model_body(self._card(name)))
+        card = self._card(name)
+        anthropic = exchange.dialect is ANTHROPIC
+        body = model_info(card, max_tokens=self._max_tokens) if anthropic else model_body(card)
+        exchange.reply(200, (JSON,), body)
 
     def _reply_vocabulary(self, exchange: Exchange) -> None:
         """The file, or 304 for who has it already (RFC 9110 section 13.1.2)."""
@@ -102,7 +122,14 @@ class Models:
 
 
 def service_table(
-    generator: Generator, inference: Inference, counter: TokenCounter, models: Models, health: Health
+    generator: Generator,
+    messages: Messages,
+    responses: Responses,
+    inference: Inference,
+    counter: TokenCounter,
+    models: Models,
+    health: Health,
+    description: Description,
 ) -> dict[str, Mapping[str, Action]]:
     """What the service itself answers."""
 
@@ -117,8 +144,14 @@ def service_table(
         COUNT_TOKENS: {"POST": count_tokens},
         "/v1/chat/completions": {"POST": generator.chat},
         "/v1/completions": {"POST": generator.completion},
+        "/v1/messages": {"POST": messages.create},
+        "/v1/messages/count_tokens": {"POST": messages.count_tokens},
+        _RESPONSES: {"POST": responses.create},
+        _RESPONSES + "/input_tokens": {"POST": responses.count},
+        _RESPONSES + "/": {"GET": responses.kept, "DELETE": responses.kept, "POST": responses.kept},
         _MODELS: {"GET": models.listed},
         _MODELS + "/": {"GET": models.one},
+        OPENAPI: {"GET": description.show},
         **health.table(),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,11 +16,11 @@ from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.wire.http1 import Head
 
-_REQUEST_ID_BYTES = 128
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _ALLOW_ORIGIN = b"access-control-allow-origin"
 _EXPOSED = (
-    b"x-request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, x-zl-ticket, "
-    b"server-timing, retry-after, retry-after-ms, x-should-retry"
+    b"x-request-id, request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, "
+    b"x-zl-ticket, server-timing, retry-after, retry-after-ms, x-should-retry"
 )
 
 Header = tuple[bytes, bytes]
@@ -68,7 +69,7 @@ class RequestIds:
     def of(self, head: Head) -> str:
         """The client's own ``x-request-id`` when it is at most 128 visible ASCII characters, else a new one."""
         given = head.get(b"x-request-id")
-        if given is not None and 0 < len(given) <= _REQUEST_ID_BYTES and all(0x21 <= byte <= 0x7E for byte in given):
+        if given is not None and _REQUEST_ID.fullmatch(given):
             return given.decode("ascii")
         return self.new()
 

@@ -21,6 +21,7 @@ INGEST: Final = b"x-zl-ingest-time-ms"
 MAX_AGE: Final = b"x-zl-max-age-ms"
 MAX_WAIT_MS: Final = 1000  # the longest that a stamp may lie in the future: clocks differ, but not by more
 _DIGITS: Final = 15
+_NOTHING: Final = (None,) * 6
 
 
 class Stamps(msgspec.Struct, frozen=True):
@@ -49,6 +50,7 @@ class Freshness:
     def __init__(self, max_age_ms: int, policy: Policy) -> None:
         self._max_age_ms = max_age_ms
         self._policy = policy
+        self._plain = Stamps(None, max_age_ms)
 
     def read(
         self, get: Get, event_ms: int | None = None, ingest_ms: int | None = None, max_age_ms: int | None = None
@@ -59,6 +61,9 @@ class Freshness:
 
         Raises ``InvalidRequest`` for what is no number, and for a largest age without a time.
         """
+        told = (event_ms, ingest_ms, max_age_ms, get(EVENT), get(INGEST), get(MAX_AGE))
+        if told == _NOTHING:  # nearly always
+            return self._plain
         stamped = (_milliseconds(get, EVENT), _milliseconds(get, INGEST), event_ms, ingest_ms)
         asked = [limit for limit in (_milliseconds(get, MAX_AGE), max_age_ms) if limit is not None]
         limits = [*asked, self._max_age_ms] if self._max_age_ms else asked

@@ -8,14 +8,13 @@ the reservation or gives it back.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import Final
 
 import msgspec
 
-from zerolayer.contract import Contract
 from zerolayer.errors import (
     BeyondHorizon,
-    ContextTooLong,
     Infeasible,
     InvalidRequest,
     ModelNotFound,
@@ -24,36 +23,23 @@ from zerolayer.errors import (
 )
 from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
-from zerolayer.guard.deadline.limits import Limits, of_contract, read_limits
+from zerolayer.guard.deadline.limits import Limits, read_limits
 from zerolayer.guard.deadline.tickets import Asker, read_asker
+from zerolayer.guard.encoders import GrammarCompiler, MessageEncoder, TextEncoder
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
-from zerolayer.guard.lengths import Lengths
+from zerolayer.guard.length import prompt_param, too_long, utf8_bytes
+from zerolayer.guard.offered import offered, tools_bytes, tools_tokens
 from zerolayer.guard.overflow import newest_turns, without_repeats
+from zerolayer.guard.token_share import TokenShare
 from zerolayer.model.cost import CostTable
-from zerolayer.model.engine import Generation
+from zerolayer.model.engine import Generation, chunk_of
+from zerolayer.text.grammar import Grammar
 from zerolayer.wire.schema import Message, Request, Route
-
-if TYPE_CHECKING:
-    from zerolayer.model.load import LoadedModel
 
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
 LONG_TEXT_BYTES = 4096
-
-
-class TextEncoder(Protocol):
-    """What the guard needs of ``text``'s encoder."""
-
-    def encode(self, text: str) -> list[int]:
-        """Token ids of plain text; never a special token."""
-
-
-class MessageEncoder(Protocol):
-    """What the guard needs of ``text``'s chat template."""
-
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, up to the place where the assistant speaks."""
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -105,6 +91,13 @@ class Reservation(msgspec.Struct, frozen=True):
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
     upper: int = 0  # bound of the prompt's tokens; 0 where it was exact
     booked: bool = False
+    compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
+    others: tuple[int, ...] = ()  # slots of the further answers
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """A slot for each answer, in their order."""
+        return (self.slot, *self.others)
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -115,15 +108,16 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """What a request's text became, and how many of its messages are not in it."""
+    """What a request's text became, how many of its messages are not in it, and what its answer is held to."""
 
     ids: Sequence[int]
     truncated: int = 0
     duplicates: int = 0
+    grammar: Grammar | None = None
 
 
 class Guard:
-    """Admission. One writer: the event loop; only ``tokenise`` may be called on another thread."""
+    """Admission. One writer: the event loop; only ``tokenise`` and ``prompt`` may be called on another thread."""
 
     def __init__(
         self,
@@ -137,6 +131,7 @@ class Guard:
         chunk_tokens: int,
         encoder: TextEncoder,
         template: MessageEncoder,
+        grammars: GrammarCompiler,
     ) -> None:
         self.names = names
         self.shape = shape
@@ -148,7 +143,8 @@ class Guard:
         self.chunk_tokens = chunk_tokens
         self._encoder = encoder
         self._template = template
-        self._lengths = Lengths()
+        self._share = TokenShare()
+        self._grammars = grammars
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
 
@@ -188,13 +184,17 @@ class Guard:
         """
         text_bytes, lower, upper = self._admissible(request)
         tokens = self._wanted(request, arrival.limits, lower)
-        most = self._work(upper, min(tokens, self.shape.slot_tokens))
-        least = promised = most
+        work = partial(self._work, max_tokens=min(tokens, self.shape.slot_tokens), scored=_is_scored(request))
+        least = promised = most = work(upper)
         if lower < upper:
-            least = self._work(lower, most.tokens)
-            promised = self._work(max(lower, self._lengths.bound(upper)), most.tokens)
+            least, promised = work(lower), work(max(lower, self._share.bound(upper)))
         wish = Wish(most, least, promised, arrival.limits, request.tier, arrival.key)
-        then = Reservation(-1, text_bytes > LONG_TEXT_BYTES, wish, arrival.asker, tokens, upper if lower < upper else 0)
+        long, unsure = text_bytes > LONG_TEXT_BYTES, upper if lower < upper else 0
+        compiles = self._grammars.slow(request)
+        then = Reservation(-1, long, wish, arrival.asker, tokens, upper=unsure, compiles=compiles)
+        if request.answers > 1:
+            slot, *others = self.admission.ask_several(wish, request.answers)
+            return msgspec.structs.replace(then, slot=slot, others=tuple(others))
         answer = self.admission.ask(wish, arrival.asker)
         if isinstance(answer, Booking):
             return Held(answer, then)
@@ -228,8 +228,8 @@ class Guard:
 
         Raises ``InvalidRequest`` for an id outside the vocabulary and for an order of roles that the model refuses.
         """
-        if request.route is Route.CHAT:
-            return self._template.encode(self._messages(request))
+        if request.route is not Route.COMPLETIONS:
+            return self._template.encode(self._messages(request), offered(request)) + self._prefill(request)
         shape = self.shape
         if not isinstance(request.prompt, str):
             ids = list(request.prompt)
@@ -243,44 +243,78 @@ class Guard:
             ids.insert(0, shape.bos_id)
         return ids
 
-    def prompt(self, request: Request) -> Prompt:
-        """What the model is to read: ``tokenise``, and the oldest turns left out where the contract allows it."""
+    def prompts(self, request: Request) -> list[Prompt]:
+        """What the model is to read, for each prompt of the request. Pure; any thread. Raises as ``tokenise``."""
+        self._check_bias(request)
+        if not request.further:
+            return [self._prompt(request)]
+        return [
+            self._prompt(msgspec.structs.replace(request, prompt=prompt, further=()))
+            for prompt in (request.prompt, *request.further)
+        ]
+
+    def _check_bias(self, request: Request) -> None:
+        for token_id, _ in request.sampling.logit_bias:
+            if token_id >= self.shape.vocabulary:
+                raise InvalidRequest(
+                    f"a token id of 'logit_bias' is outside the vocabulary (0 to {self.shape.vocabulary - 1})",
+                    param="logit_bias",
+                )
+
+    def _prompt(self, request: Request) -> Prompt:
+        """``tokenise``, and the oldest turns left out where the contract allows it."""
         shape, messages, ids = self.shape, self._messages(request), self.tokenise(request)
+        grammar = self._grammars.of(request)
         duplicates = len(request.messages) - len(messages)
         if shape.truncate and messages and not self._fits(request, len(ids)):
             # An answer of the default length is only wished for: at most half of the slot is kept free for it.
-            most = shape.slot_tokens // 2 if request.max_tokens is None else shape.slot_tokens
+            wished = request.max_tokens is None or request.fills_slot
+            most = shape.slot_tokens // 2 if wished else shape.slot_tokens
             answer = min(request.max_tokens or shape.default_max_tokens, most)
-            cut = newest_turns(messages, self._template.encode, shape.slot_tokens - answer)
+            prefill, encode = self._prefill(request), partial(self._template.encode, tools=offered(request))
+            cut = newest_turns(messages, encode, shape.slot_tokens - answer - len(prefill))
             if cut is not None:
-                return Prompt(cut.ids, cut.dropped, duplicates)
-        return Prompt(ids, duplicates=duplicates)
+                return Prompt(cut.ids + prefill, cut.dropped, duplicates, grammar)
+        return Prompt(ids, duplicates=duplicates, grammar=grammar)
 
-    def confirm(self, reservation: Reservation, request: Request, ids: Sequence[int]) -> Generation:
-        """Tighten the reservation to the true length, or release it and raise the request's own refusal."""
+    def confirm(self, reservation: Reservation, request: Request, prompts: Sequence[Prompt]) -> list[Generation]:
+        """Tighten the reservation to the true lengths, or release it and raise the request's own refusal.
+
+        Returns the work of each of ``reservation.slots``.
+        """
+        scores = request.sampling.top_logprobs if _is_scored(request) else None
+        generations = []
         try:
-            max_tokens = self._fit(request, reservation.max_tokens, len(ids))
+            for part, slot, place in zip(request.each(), reservation.slots, range(request.answers), strict=True):
+                prompt = prompts[place // request.n]
+                ids = prompt.ids
+                max_tokens = self._fit(request, reservation.max_tokens, len(ids))
+                if reservation.upper:
+                    self._share.observe(reservation.upper, len(ids))
+                work = self._work(len(ids), max_tokens, scored=scores is not None)
+                if not self.slots.confirm(slot, work):
+                    self.release(reservation)
+                    if reservation.booked:
+                        self.admission.broken()
+                    wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
+                    raise self._longer(wish, reservation.asker, request.answers)
+                work_of = partial(Generation, prompt_logprobs=scores, grammar=prompt.grammar)
+                generations.append(work_of(ids, part.sampling, max_tokens, request.ignore_eos))
         except InvalidRequest:
             self.release(reservation)
             raise
-        if reservation.upper:
-            self._lengths.observe(reservation.upper, len(ids))
-        work = self._work(len(ids), max_tokens)
-        if not self.slots.confirm(reservation.slot, work):
-            self.release(reservation)
-            if reservation.booked:
-                self.admission.broken()
-            wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
-            raise self._longer(wish, reservation.asker)
-        return Generation(ids, request.sampling, max_tokens, request.ignore_eos)
+        return generations
 
-    def _longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:
+    def _longer(self, wish: Wish, asker: Asker, answers: int) -> SlotsBusy | BeyondHorizon:
         """The refusal of what does not fit now that its length is known: booked like any other."""
+        if answers > 1:
+            return self.admission.refuse_several(answers)
         return self.admission.refuse_longer(wish, asker)
 
     def release(self, reservation: Reservation) -> None:
         """Give a reservation back that the engine never saw."""
-        self.slots.release(reservation.slot)
+        for slot in reservation.slots:
+            self.slots.release(slot)
 
     def _admissible(self, request: Request) -> tuple[int, int, int]:
         """``_bounds``, if the request may be looked at at all."""
@@ -290,46 +324,59 @@ class Guard:
             raise ModelNotFound(
                 f"the model does not exist here; this service serves {self.names.served!r}", param="model"
             )
-        return self._bounds(request)
+        if not request.further:
+            return self._bounds(request)
+        several = [self._bounds(msgspec.structs.replace(part, n=1)) for part in request.each()]
+        return sum(one[0] for one in several), min(one[1] for one in several), max(one[2] for one in several)
 
-    def _work(self, prompt_tokens: int, max_tokens: int) -> Work:
+    def _work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         prices, chunk = self._cost.prices(), self.chunk_tokens
-        full, rest = divmod(prompt_tokens, chunk)
         full_ns = prices.chunk(chunk)
+        if scored:  # more and shorter chunks, none dearer than a full one
+            chunks = -(-prompt_tokens // chunk_of(chunk, scored=True))
+            return Work(chunks, chunks * full_ns, full_ns, max_tokens)
+        full, rest = divmod(prompt_tokens, chunk)
         return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
 
     def _bounds(self, request: Request) -> tuple[int, int, int]:
         """Bytes of text, and bounds of the prompt's tokens: no token stands for less than a byte."""
-        shape = self.shape
-        if request.route is Route.CHAT:
-            text_bytes = sum(_utf8_bytes(message.content) for message in request.messages)
+        shape, written = self.shape, tools_bytes(request) if request.tools else 0
+        if request.route is not Route.COMPLETIONS:
+            text_bytes = utf8_bytes(request.prefill) + sum([utf8_bytes(turn.content) for turn in request.messages])
             upper = text_bytes + shape.template_tokens * (len(request.messages) + 1)
+            upper += tools_tokens(written)
         elif isinstance(request.prompt, str):
-            text_bytes = upper = _utf8_bytes(request.prompt)
+            text_bytes = upper = utf8_bytes(request.prompt)
         else:
             upper = len(request.prompt)
             if upper > shape.slot_tokens:
-                raise _too_long(request, upper, request.max_tokens or 1, shape.slot_tokens)
+                raise too_long(request, upper, request.max_tokens or 1, shape.slot_tokens)
             return 0, max(1, upper), max(1, upper)
         lower = text_bytes // shape.longest_piece_bytes
-        truncates = shape.truncate and request.route is Route.CHAT
+        truncates = shape.truncate and request.route is not Route.COMPLETIONS
         if lower > shape.slot_tokens and not truncates:
+            if request.fills_slot:
+                raise too_long(request, lower, 1, shape.slot_tokens)
             raise Infeasible(
                 f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
-                param=_prompt_param(request),
+                param=prompt_param(request),
             )
-        return text_bytes, max(1, min(lower, shape.slot_tokens)), min(upper + 1, shape.slot_tokens)
+        return text_bytes + written, max(1, min(lower, shape.slot_tokens)), min(upper + 1, shape.slot_tokens)
 
     def _fit(self, request: Request, wanted: int, prompt_tokens: int) -> int:
         """The ``max_tokens`` that is applied: a default that does not fit is cut, a chosen one is refused."""
         if prompt_tokens == 0:
             raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
         if not self._fits(request, prompt_tokens):
-            raise _too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
+            raise too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
         return min(wanted, self.shape.slot_tokens - prompt_tokens)
 
     def _fits(self, request: Request, prompt_tokens: int) -> bool:
-        return prompt_tokens + (request.max_tokens or 1) <= self.shape.slot_tokens
+        asked = 1 if request.fills_slot else request.max_tokens or 1
+        return prompt_tokens + asked <= self.shape.slot_tokens
+
+    def _prefill(self, request: Request) -> list[int]:
+        return self._encoder.encode(request.prefill) if request.prefill else []
 
     def _messages(self, request: Request) -> Sequence[Message]:
         return without_repeats(request.messages) if self.shape.drop_duplicates else request.messages
@@ -337,7 +384,7 @@ class Guard:
     def _wanted(self, request: Request, limits: Limits, prompt_tokens: int) -> int:
         """The tokens that were asked for; else the default, cut to what the deadline allows."""
         if request.max_tokens is not None:
-            return request.max_tokens
+            return max(1, request.max_tokens)  # of an empty answer one token is computed, and not shown
         default, prices = self.shape.default_max_tokens, self._cost.prices()
         work = self._work(prompt_tokens, default)
         allowed = int(limits.end_ns * _TOLD)
@@ -346,51 +393,6 @@ class Guard:
         return max(1, min(default, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
 
 
-def _too_long(request: Request, prompt_tokens: int, max_tokens: int, slot_tokens: int) -> ContextTooLong:
-    return ContextTooLong(
-        f"the prompt has {prompt_tokens} tokens and asks for {max_tokens} more; a slot holds {slot_tokens}. "
-        "Shorten the prompt or lower max_tokens",
-        param=_prompt_param(request),
-    )
-
-
-def _prompt_param(request: Request) -> str:
-    return "messages" if request.route is Route.CHAT else "prompt"
-
-
-def _utf8_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def template_tokens(template: MessageEncoder) -> int:
-    """Tokens that the chat template adds around one message; 0 for a model that takes no conversations."""
-    try:
-        return len(template.encode((Message("user", ""),)))
-    except InvalidRequest:
-        return 0
-
-
-def build_guard(contract: Contract, loaded: LoadedModel, admission: Admission, cost: CostTable) -> Guard:
-    """The guard of a loaded model, as the contract has it."""
-    info, vocabulary, deadline = loaded.engine.describe(), loaded.vocabulary, contract.deadline
-    return Guard(
-        names=Names(loaded.name, frozenset(contract.model.aliases)),
-        shape=Shape(
-            slot_tokens=info.slot_tokens,
-            default_max_tokens=contract.limits.default_max_tokens,
-            vocabulary=vocabulary.size,
-            longest_piece_bytes=vocabulary.longest_piece_bytes,
-            template_tokens=template_tokens(loaded.template),
-            bos_id=vocabulary.bos_id,
-            add_bos=vocabulary.add_bos,
-            truncate=contract.context.overflow == "truncate",
-            drop_duplicates=contract.context.drop_duplicate_turns,
-        ),
-        admission=admission,
-        cost=cost,
-        limits=of_contract(deadline.first_token_ms, deadline.per_token_ms, deadline.default_ms),
-        freshness=Freshness(contract.freshness.max_age_ms, contract.freshness.on_stale),
-        chunk_tokens=info.chunk_tokens,
-        encoder=loaded.encoder,
-        template=loaded.template,
-    )
+def _is_scored(request: Request) -> bool:
+    """Whether the reply shows the prompt with its log probabilities."""
+    return request.echo and request.sampling.top_logprobs is not None

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from zerolayer.text.grammar import Grammar
 from zerolayer.wire.schema import FinishReason, Sampling, TokenLogprob
 
 
@@ -23,18 +24,29 @@ class Generation(msgspec.Struct, frozen=True):
     ignore_eos: bool = False
     salt: bytes = b""  # prompts of one salt may share what was computed for another of the same salt
     keep: bool = True  # whether a prefix of the prompt may be kept for the next one
+    grammar: Grammar | None = None  # what the answer is held to; it ends with an end-of-sequence token in any case
+    prompt_logprobs: int | None = None  # alternatives to report for each token of the prompt; None: no report
 
 
 class SampledToken(msgspec.Struct, frozen=True):
     """One token that a step chose for one slot. ``finish`` is set on the last token of a generation.
 
-    A token with ``finish=STOP`` is an end-of-sequence token: it is counted, never shown.
+    A token with ``finish=STOP`` is an end-of-sequence token: it is counted, never shown. The first token of a
+    generation that asked for ``prompt_logprobs`` brings them, from the prompt's second token on. ``broken``: the answer
+    could not be held to its grammar any longer, and ends here without being one.
     """
 
     slot: int
     token_id: int
     finish: FinishReason | None = None
     logprob: TokenLogprob | None = None
+    broken: bool = False
+    prompt: tuple[TokenLogprob, ...] = ()
+
+
+def chunk_of(chunk_tokens: int, *, scored: bool) -> int:
+    """Prompt tokens that one step takes. Each token of a prompt that is scored costs the logits of a row besides."""
+    return max(1, chunk_tokens // 4) if scored else chunk_tokens
 
 
 class StepPlan(msgspec.Struct, frozen=True):

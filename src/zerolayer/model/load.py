@@ -27,8 +27,10 @@ from zerolayer.model.prefix_cache import BLOCK
 from zerolayer.model.source import ModelSource, open_source
 from zerolayer.model.weights import Weights
 from zerolayer.text.encode import Encoder
+from zerolayer.text.grammar import Grammars
 from zerolayer.text.no_template import NoChatTemplate
 from zerolayer.text.template import ChatTemplate
+from zerolayer.text.tool_format import ToolFormat, format_of
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.schema import Message
 
@@ -48,6 +50,8 @@ class LoadedModel(msgspec.Struct, frozen=True):
     vocabulary: Vocabulary
     encoder: Encoder
     template: ChatTemplate | NoChatTemplate
+    tool_format: ToolFormat
+    grammars: Grammars
     name: str
     config: ModelConfig
     remember: Callable[[], None] = _nothing  # called when the last step has run
@@ -67,6 +71,8 @@ def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedMod
             loading = aside.submit(_engine, contract, source.weights, config, vocabulary, bar)
             encoder = source.build_encoder()
             template = _template(source, encoder)
+            tool_format = format_of(config.chat_template)
+            grammars = Grammars(vocabulary, encoder, tool_format, config.vocabulary)
             engine = loading.result()
         remember = _nothing
         if isinstance(engine, NativeEngine):
@@ -79,7 +85,9 @@ def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedMod
                     bar.show("kept prompts", done, len(prefixes))
                     engine.keep_prefix(prefix)
                 remember = partial(_remember, engine, place)
-        return LoadedModel(engine, vocabulary, encoder, template, contract.model.name, config, remember)
+        return LoadedModel(
+            engine, vocabulary, encoder, template, tool_format, grammars, contract.model.name, config, remember
+        )
 
 
 def _remember(engine: NativeEngine, place: Path) -> None:
@@ -128,13 +136,12 @@ def _engine(
     context = contract.context
     step_us = contract.engine.mock_step_us
     if step_us is not None:
-        return MockEngine(
+        return mock_engine(
+            vocabulary,
             slots=context.slots,
             slot_tokens=context.slot_tokens,
             chunk_tokens=context.chunk_tokens,
             step_us=step_us,
-            vocabulary=vocabulary.size,
-            reserved_ids=vocabulary.special_ids.values(),
         )
     if context.slot_tokens > config.context:
         raise StartupError(
@@ -170,6 +177,22 @@ def _engine(
         notes=(why, where),
         cores=cores,
         progress=bar.show,
+    )
+
+
+def mock_engine(vocabulary: Vocabulary, *, slots: int, slot_tokens: int, chunk_tokens: int, step_us: int) -> MockEngine:
+    """A mock engine that speaks ``vocabulary``."""
+    ids = {piece: token_id for token_id, piece in enumerate(vocabulary.pieces)}
+    return MockEngine(
+        slots=slots,
+        slot_tokens=slot_tokens,
+        chunk_tokens=chunk_tokens,
+        step_us=step_us,
+        vocabulary=vocabulary.size,
+        reserved_ids=vocabulary.special_ids.values(),
+        stop_ids=vocabulary.eos_ids,
+        # The end of the answer, of texts, of objects, of lists, and of the first half of an address.
+        endings=[*sorted(vocabulary.eos_ids), *(ids[piece] for piece in (b'"', b"}", b"]", b"@") if piece in ids)],
     )
 
 

@@ -6,12 +6,14 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
+from zerolayer.model.masks import Masks
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.placement import page_note, pinning_refused
 from zerolayer.model.prefix_cache import BLOCK, Hit, Kept, PrefixCache
@@ -40,7 +42,9 @@ class NativeEngine:
         self._info = info
         self._stop_ids = list(stop_ids)
         self._prefixes = prefixes
+        self._masks = Masks(native.mask_address, native.mask_bytes, info.slots + 1, info.threads)
         self._open: dict[int, tuple[Generation, Hit | None]] = {}
+        self._scores: dict[int, list[TokenLogprob]] = {}  # of the prompts that are scored, as far as they are read
 
     @classmethod
     def load(
@@ -120,7 +124,8 @@ class NativeEngine:
     def open(self, slot: int, generation: Generation) -> None:
         sampling = generation.sampling
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK
-        hit = self._prefixes.attach(generation.prompt, generation.salt)
+        scored = generation.prompt_logprobs
+        hit = self._prefixes.attach(generation.prompt, generation.salt) if scored is None else None
         try:
             self._live.open(
                 slot,
@@ -135,36 +140,69 @@ class NativeEngine:
                 sampling.frequency_penalty,
                 seed,
                 -1 if sampling.top_logprobs is None else sampling.top_logprobs,
-                [] if generation.ignore_eos else self._stop_ids,
+                [] if generation.ignore_eos and generation.grammar is None else self._stop_ids,
+                sampling.min_tokens,
+                sampling.logit_bias,
+                -1 if scored is None else scored,
                 hit.entry if hit else 0,
                 hit.tokens if hit else 0,
+                generation.grammar is not None,
             )
         except ValueError as error:
             if hit:
                 self._prefixes.detach(hit)
             raise EngineFailed(f"The engine refused a generation: {error}.") from None
         self._open[slot] = (generation, hit)
+        if generation.grammar is not None:
+            self._masks.open(slot, generation.grammar)
+        if scored is not None:
+            self._scores[slot] = []
 
     def prefill_left(self, slot: int) -> int:
         return self._live.prefill_left(slot)
 
     def step(self, plan: StepPlan) -> list[SampledToken]:
+        masks = self._masks
+        if masks.used:
+            masks.fill(self._rows_to_sample(plan))
         try:
             sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens)
         except ValueError as error:
             raise EngineFailed(f"The engine refused a step: {error}.") from None
-        return [
+        tokens = [
             SampledToken(slot, token_id, _FINISH[finish], _logprob(token_id, logprob))
             for slot, token_id, finish, logprob in sampled
         ]
+        scores = self._scores.get(plan.prefill_slot)
+        if scores is not None:
+            self._score(plan.prefill_slot, scores, tokens)
+        return masks.advance(tokens) if masks.used else tokens
+
+    def _score(self, slot: int, scores: list[TokenLogprob], tokens: list[SampledToken]) -> None:
+        """Take the scores of a chunk; with the last one they all leave, beside the first token of the answer."""
+        prompt = self._open[slot][0].prompt
+        for logprob in self._live.scored():
+            score = _logprob(prompt[len(scores) + 1], logprob)
+            if score is not None:
+                scores.append(score)
+        if tokens and tokens[-1].slot == slot:
+            tokens[-1] = msgspec.structs.replace(tokens[-1], prompt=tuple(scores))
 
     def close(self, slot: int) -> None:
         generation, hit = self._open.pop(slot, (None, None))
         if generation is not None and generation.keep and self._live.prefill_left(slot) == 0:
             self._keep(slot, generation.prompt, generation.salt)
         self._live.close(slot)
+        self._masks.close(slot)
+        self._scores.pop(slot, None)
         if hit:  # not before: what the slot reads must not make room for what it leaves
             self._prefixes.detach(hit)
+
+    def _rows_to_sample(self, plan: StepPlan) -> Sequence[int]:
+        slot = plan.prefill_slot
+        if slot >= 0 and self._live.prefill_left(slot) == plan.prefill_tokens:
+            return (*plan.decode, slot)
+        return plan.decode
 
     def keep_constant(self, token_ids: Sequence[int]) -> None:
         """Compute a beginning that many prompts share, whole blocks of it, and never let it leave. Before the start."""

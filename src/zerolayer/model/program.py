@@ -80,7 +80,7 @@ class Programs:
         return FULL
 
     def _smallest(self, sampling: Sampling) -> str:
-        if sampling.min_p == 0.0 and sampling.top_logprobs is None and not _varies_with_output(sampling):
+        if sampling.top_logprobs is None and not _needs_full(sampling):
             name = self._named.get(_key(sampling))
             if name is not None:
                 return name
@@ -96,5 +96,6 @@ def _key(values: Named | Sampling) -> tuple[float, float, int, float]:
     return values.temperature, values.top_p, values.top_k, values.repetition_penalty
 
 
-def _varies_with_output(sampling: Sampling) -> bool:
-    return sampling.presence_penalty != 0.0 or sampling.frequency_penalty != 0.0
+def _needs_full(sampling: Sampling) -> bool:
+    penalised = sampling.presence_penalty != 0.0 or sampling.frequency_penalty != 0.0
+    return penalised or sampling.min_p != 0.0 or sampling.min_tokens > 0 or bool(sampling.logit_bias)

@@ -16,9 +16,9 @@ import msgspec
 
 from zerolayer.errors import EngineFailed, ZerolayerError
 from zerolayer.model.cost import CostTable
-from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan
+from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan, chunk_of
 from zerolayer.model.heartbeat import Heartbeat
-from zerolayer.model.program import Programs
+from zerolayer.model.program import FULL, Programs
 from zerolayer.model.recorder import Recorder
 
 _log = logging.getLogger("zerolayer.model")
@@ -83,6 +83,7 @@ class StepClock:
         self._thread = threading.Thread(target=self._run, name="zerolayer-step", daemon=True)
         self._programs: dict[int, str] = {}  # of open slots
         self._prefilling: deque[int] = deque()
+        self._scored: set[int] = set()  # open slots whose prompt is scored
         self._decoding: list[int] = []
         self._cancelled: list[int] = []
         self._shared: list[tuple[int, int]] = []
@@ -199,8 +200,12 @@ class StepClock:
             now = self._clock_ns()
             self._deliver(StepReport(now, now, "none", released=[letter.slot], failure=failure))
             return
-        self._programs[letter.slot] = self._registry.of(letter.generation.sampling)
+        generation = letter.generation
+        program = self._registry.of(generation.sampling)
+        self._programs[letter.slot] = program if generation.grammar is None else FULL
         self._prefilling.append(letter.slot)
+        if letter.generation.prompt_logprobs is not None:
+            self._scored.add(letter.slot)
         shared = len(letter.generation.prompt) - self._engine.prefill_left(letter.slot)
         if shared:
             self._shared.append((letter.slot, shared))
@@ -273,11 +278,13 @@ class StepClock:
         if not self._prefilling:
             return StepPlan(tuple(self._decoding))
         slot = self._prefilling[0]
-        return StepPlan(tuple(self._decoding), slot, min(self._chunk_tokens, self._engine.prefill_left(slot)))
+        chunk = chunk_of(self._chunk_tokens, scored=slot in self._scored)
+        return StepPlan(tuple(self._decoding), slot, min(chunk, self._engine.prefill_left(slot)))
 
     def _drop(self, slot: int) -> None:
         self._engine.close(slot)
         del self._programs[slot]
+        self._scored.discard(slot)
         if slot in self._decoding:
             self._decoding.remove(slot)
         else:

@@ -56,6 +56,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   attended_ = arena_.take<float>(rows * attended_stride_);
   hidden_ = arena_.take<float>(rows * hidden_stride_);
   logits_ = arena_.take<float>(limits.slots * logit_stride_);
+  masks_ = arena_.take<uint32_t>(size_t(limits.slots) * mask_words());
   cosine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
   sine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
   for (Layer& layer : layers_) {
@@ -80,8 +81,9 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   }
   plan_.resize(limits.slots);
   rows_.reserve(rows);
-  logit_rows_.reserve(limits.slots);
+  logit_rows_.reserve(rows);
   sampled_.reserve(limits.slots);
+  scored_.reserve(limits.chunk_tokens);
   load_rope_factors(nullptr);
   touch_memory();
 }
@@ -107,13 +109,18 @@ Engine::Slot& Engine::open_slot(int slot) {
 }
 
 void Engine::open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops,
-                  int prefix, int shared) {
+                  int prompt_logprobs, int prefix, int shared, bool masked) {
   require(slot >= 0 && slot < limits_.slots && !slots_[slot].open, "the slot is not free");
   require(tokens > 0 && max_tokens > 0 && tokens <= limits_.slot_tokens && max_tokens <= limits_.slot_tokens - tokens, "prompt and output do not fit the slot");
   for (int i = 0; i < tokens; i++) require(prompt[i] >= 0 && prompt[i] < shape_.vocabulary, "token id outside the vocabulary");
   require(shared >= 0 && shared % 16 == 0 && shared < tokens, "a shared prefix is whole blocks of 16 tokens and leaves one to compute");
   require(shared == 0 || (prefix >= 0 && prefix < limits_.prefixes && shared <= limits_.prefix_tokens), "no such prefix");
+  require(prompt_logprobs < 0 || shared == 0, "a prompt that is scored is computed as a whole");
+  require(stops.size() <= kMaxStops && sampling.bias.size() <= kMaxBias, "too many stop tokens or biases");
+  for (const int32_t stop : stops) require(stop >= 0 && stop < shape_.vocabulary, "stop token outside the vocabulary");
+  for (const LogitBias& b : sampling.bias) require(b.token >= 0 && b.token < shape_.vocabulary, "biased token outside the vocabulary");
   Slot& s = slots_[slot];
+  s.prompt_logprobs = prompt_logprobs;
   s.prefix = shared ? prefix : 0;
   s.shared = shared;
   s.prompt.assign(prompt, prompt + tokens);
@@ -122,6 +129,7 @@ void Engine::open(int slot, const int32_t* prompt, int tokens, int max_tokens, c
   s.produced = 0;
   s.max_tokens = max_tokens;
   s.sampling = sampling;
+  s.masked = masked;
   if (sampling.has_penalty())
     for (const int32_t token : s.prompt) s.history.see_prompt(token);
   s.open = true;
@@ -150,6 +158,7 @@ const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count
   rows_.clear();
   logit_rows_.clear();
   sampled_.clear();
+  scored_.clear();
   require_weights();
   require(decode_count >= 0 && decode_count <= limits_.slots, "more decode rows than slots");
   require(prefill_tokens >= 0 && prefill_tokens <= limits_.chunk_tokens, "chunk is too long");
@@ -171,6 +180,12 @@ const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count
   }
   if (rows_.empty()) return sampled_;
   sampled_.resize(logit_rows_.size());
+  if (prefill && slots_[prefill_slot].prompt_logprobs >= 0) {
+    const Slot& s = slots_[prefill_slot];
+    const int followed = std::min(prefill_tokens, int(s.prompt.size()) - 1 - s.position);  // the last one is followed by the answer
+    for (int i = 0; i < followed; i++) logit_rows_.push_back(decode_count + i);
+    scored_.resize(followed);
+  }
   sampling_ = true;
   run_rows();
   for (int i = 0; i < decode_count; i++) slots_[decode[i]].position++;

@@ -62,10 +62,16 @@ class Engine {
   void save_prefix(int slot, int prefix, int tokens);
 
   // The first `shared` tokens of the prompt (a multiple of 16, fewer than all) are those of shared prefix `prefix`; 0: none.
+  // `prompt_logprobs`: alternatives to report for each token of the prompt (scored()), -1: none; needs `shared` 0.
+  // `masked`: every token is chosen among those that the slot's row of masks() allows when a step runs.
   void open(int slot, const int32_t* prompt, int tokens, int max_tokens, const SamplingParameters& sampling, std::vector<int32_t> stops,
-            int prefix, int shared);
+            int prompt_logprobs, int prefix, int shared, bool masked);
   void close(int slot);
   int prefill_left(int slot) const;
+
+  // One row of mask_words() for each slot, one bit a token, the lowest of each word first.
+  uint32_t* masks() { return masks_; }
+  int mask_words() const { return (shape_.vocabulary + 31) / 32; }
 
   // Room for a plan's decode slots, [slots], so that a caller needs no memory of its own.
   int32_t* plan() { return plan_.data(); }
@@ -73,6 +79,9 @@ class Engine {
   // One decode row for each slot of `decode`, then `prefill_tokens` rows of `prefill_slot` (-1: none). The result stays valid until
   // the next call.
   const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens);
+
+  // How likely the prompt tokens were that follow on those of the last step's chunk, in their order, if its slot asked for that.
+  const std::vector<Choice>& scored() const { return scored_; }
 
   // Keeps each worker (all threads but the one that calls step()) on a core of its own. 0, or the system's error number.
   int pin(const std::vector<int>& cores) { return pool_.pin(cores); }
@@ -102,13 +111,14 @@ class Engine {
     Slot(int vocabulary, int slot_tokens, SeenKind seen) : prompt(slot_tokens), history(vocabulary, slot_tokens + 1, seen) {
       prompt.clear();  // touched, not only reserved
     }
-    bool open = false;
+    bool open = false, masked = false;
     std::vector<int32_t> prompt, stops;
     int prefix = 0, shared = 0;  // tokens [0, shared) lie in that prefix
     int position = 0;            // tokens in the KV cache
     int last = 0;                // the token that the next decode row feeds
     int produced = 0, max_tokens = 0;
     int row = -1;  // where the last step's plan named it
+    int prompt_logprobs = -1;
     SamplingParameters sampling;
     TokenHistory history;
   };
@@ -135,7 +145,7 @@ class Engine {
   void feed_forward(const Layer& layer, const Matrix& next, int thread);
   void quantise_rows(const float* x, size_t stride, int k, const float* norm, int thread);
   void multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread);
-  void sample(int thread);
+  void sample(size_t begin, size_t end, int thread);
   void commit(const Sampled& sampled);
   Slot& open_slot(int slot);
 
@@ -158,13 +168,15 @@ class Engine {
   // Rows of the running step and their activations.
   std::vector<int32_t> plan_;
   std::vector<Row> rows_;
-  std::vector<int> logit_rows_;  // indices into rows_
+  std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
   bool complete_ = false;  // all weights are loaded
   bool sampling_ = true;
   std::vector<Sampled> sampled_;
+  std::vector<Choice> scored_;
   Activations activations_;
   size_t width_ = 0, qkv_stride_ = 0, attended_stride_ = 0, hidden_stride_ = 0, logit_stride_ = 0;
   float *x_ = nullptr, *qkv_ = nullptr, *attended_ = nullptr, *hidden_ = nullptr, *logits_ = nullptr;
+  uint32_t* masks_ = nullptr;
 };
 
 }  // namespace zl

@@ -25,13 +25,17 @@ void Engine::forward(int thread) {
     feed_forward(layers_[l], l + 1 < layers_.size() ? layers_[l + 1].qkv : head_, thread);
   }
   if (logit_rows_.empty()) return;
-  const Span logits = share(int(logit_rows_.size()), thread, pool_.threads());
-  for (int i = logits.begin; i < logits.end; i++)
-    kernels_->quantise(x_ + logit_rows_[i] * width_, shape_.hidden, head_.k_pad, head_norm_, shape_.rms_eps, activations_, i);
-  pool_.barrier();
-  multiply(head_, layers_[0].qkv, int(logit_rows_.size()), Epilogue::kStore, logits_, logit_stride_, thread);
-  pool_.barrier();
-  if (sampling_) sample(thread);
+  // There is room for the logits of a row a slot; a chunk whose prompt is scored has more.
+  for (size_t begin = 0; begin < logit_rows_.size(); begin += limits_.slots) {
+    const size_t end = std::min(begin + limits_.slots, logit_rows_.size());
+    const Span logits = share(int(end - begin), thread, pool_.threads());
+    for (int i = logits.begin; i < logits.end; i++)
+      kernels_->quantise(x_ + logit_rows_[begin + i] * width_, shape_.hidden, head_.k_pad, head_norm_, shape_.rms_eps, activations_, i);
+    pool_.barrier();
+    multiply(head_, layers_[0].qkv, int(end - begin), Epilogue::kStore, logits_, logit_stride_, thread);
+    pool_.barrier();
+    if (sampling_) sample(begin, end, thread);
+  }
 }
 
 void Engine::attention(const Layer& layer, int thread) {
@@ -97,13 +101,21 @@ void Engine::multiply(const Matrix& m, const Matrix& next, int rows, Epilogue ep
   kernels_->gemm(m, activations_, rows, mine.begin, mine.end, after, epilogue, out, stride);
 }
 
-void Engine::sample(int thread) {
-  for (size_t i = thread; i < logit_rows_.size(); i += pool_.threads()) {
-    const int slot = rows_[logit_rows_[i]].slot;
+// Logits lie from row `begin` of logit_rows_ on.
+void Engine::sample(size_t begin, size_t end, int thread) {
+  for (size_t i = begin + thread; i < end; i += pool_.threads()) {
+    const Row& row = rows_[logit_rows_[i]];
+    const int slot = row.slot;
     const Slot& s = slots_[slot];
+    float* logits = logits_ + (i - begin) * logit_stride_;
+    Sampler& sampler = threads_[thread].sampler;
+    if (i >= sampled_.size()) {
+      scored_[i - sampled_.size()] = sampler.score(logits, s.prompt[row.position + 1], s.prompt_logprobs);
+      continue;
+    }
     Sampled& out = sampled_[i];
     out.slot = slot;
-    out.choice = threads_[thread].sampler.choose(logits_ + i * logit_stride_, s.sampling, s.history, s.produced);
+    out.choice = sampler.choose(logits, s.sampling, s.history, s.stops, s.produced, s.masked ? masks_ + size_t(slot) * mask_words() : nullptr);
     out.has_logprob = s.sampling.top_logprobs >= 0;
     out.finish = Finish::kNone;
     if (std::find(s.stops.begin(), s.stops.end(), out.choice.token) != s.stops.end()) out.finish = Finish::kStop;

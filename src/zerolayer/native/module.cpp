@@ -1,6 +1,7 @@
 // The Python face of the engine: zerolayer.model._native. The GIL is released inside every call that computes.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -39,15 +40,17 @@ const float* checked(const Floats& f, int n) {
   return f.data();
 }
 
+nb::tuple to_python(const zl::Choice& choice) {
+  nb::list top;
+  for (int i = 0; i < choice.tops; i++) top.append(nb::make_tuple(choice.top[i].token, choice.top[i].logprob));
+  return nb::make_tuple(choice.logprob, top);
+}
+
 nb::list to_python(const std::vector<zl::Sampled>& sampled) {
   nb::list out;
   for (const zl::Sampled& s : sampled) {
     nb::object logprob = nb::none();
-    if (s.has_logprob) {
-      nb::list top;
-      for (int i = 0; i < s.choice.tops; i++) top.append(nb::make_tuple(s.choice.top[i].token, s.choice.top[i].logprob));
-      logprob = nb::make_tuple(s.choice.logprob, top);
-    }
+    if (s.has_logprob) logprob = to_python(s.choice);
     out.append(nb::make_tuple(s.slot, s.choice.token, int(s.finish), logprob));
   }
   return out;
@@ -169,11 +172,15 @@ NB_MODULE(_native, m) {
       .def("load_rope_factors", [](zl::Engine& e, Floats factors) { e.load_rope_factors(checked(factors, e.shape().head_dim / 2)); }, "factors"_a)
       .def("open", [](zl::Engine& e, int slot, Ids prompt, int max_tokens, float temperature, float top_p, int top_k, float min_p,
                       float repetition_penalty, float presence_penalty, float frequency_penalty, uint64_t seed, int top_logprobs,
-                      std::vector<int32_t> stops, int prefix, int shared) {
-        const zl::SamplingParameters p{temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed, top_logprobs};
-        e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops), prefix, shared);
+                      std::vector<int32_t> stops, int min_tokens, const std::vector<std::pair<int32_t, float>>& bias, int prompt_logprobs,
+                      int prefix, int shared, bool masked) {
+        zl::SamplingParameters p{temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed, top_logprobs,
+                                 min_tokens};
+        for (const auto& [token, amount] : bias) p.bias.push_back({token, amount});
+        e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops), prompt_logprobs, prefix, shared, masked);
       }, "slot"_a, "prompt"_a, "max_tokens"_a, "temperature"_a, "top_p"_a, "top_k"_a, "min_p"_a, "repetition_penalty"_a,
-         "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a, "prefix"_a = 0, "shared"_a = 0)
+         "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a, "min_tokens"_a = 0,
+         "bias"_a = std::vector<std::pair<int32_t, float>>{}, "prompt_logprobs"_a = -1, "prefix"_a = 0, "shared"_a = 0, "masked"_a = false)
       .def("pin", &zl::Engine::pin, "cores"_a)
       .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &zl::Engine::close, "slot"_a)
@@ -190,6 +197,11 @@ NB_MODULE(_native, m) {
         }
         return to_python(*sampled);
       }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a)
+      .def("scored", [](const zl::Engine& e) {
+        nb::list out;
+        for (const zl::Choice& choice : e.scored()) out.append(to_python(choice));
+        return out;
+      }, "The last step's prompt tokens: (logprob, alternatives) of each that follows on one of its chunk.")
       .def("logits", [](zl::Engine& e, Ids tokens, Logits out) {
         if (out.shape(0) != tokens.size() || int(out.shape(1)) != e.shape().vocabulary) throw std::invalid_argument("out has the wrong shape");
         const int32_t* ids = tokens.data();
@@ -198,6 +210,8 @@ NB_MODULE(_native, m) {
         nb::gil_scoped_release release;
         e.logits(ids, count, to);
       }, "tokens"_a, "out"_a)
+      .def_prop_ro("mask_address", [](zl::Engine& e) { return reinterpret_cast<uintptr_t>(e.masks()); })
+      .def_prop_ro("mask_bytes", [](const zl::Engine& e) { return size_t(e.mask_words()) * sizeof(uint32_t); })
       .def("read_once", &zl::Engine::read_once, "slots"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("spin", &zl::Engine::spin, "turns"_a, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("weight_bytes", &zl::Engine::weight_bytes)

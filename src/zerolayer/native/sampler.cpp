@@ -13,6 +13,15 @@ uint64_t mix(uint64_t z) {
 }
 
 constexpr int kBlock = 256;  // of KernelSet::exp_sum
+constexpr float kNever = -1e30f;  // a logit with the weight 0, whatever penalties make of it
+
+bool allows(const uint32_t* mask, int token) { return mask[token / 32] >> (token % 32) & 1; }
+
+int first_allowed(const uint32_t* mask, int vocabulary) {
+  for (int word = 0; word < (vocabulary + 31) / 32; word++)
+    if (mask[word]) return std::min(word * 32 + __builtin_ctz(mask[word]), vocabulary - 1);
+  return 0;
+}
 
 }  // namespace
 
@@ -48,36 +57,75 @@ void TokenHistory::clear() {
 }
 
 Sampler::Sampler(const KernelSet* kernels, int vocabulary, int most_seen)
-    : kernels_(kernels), vocabulary_(vocabulary), weights_(round_up(vocabulary, 16)), block_sums_(vocabulary / kBlock + 1) {
+    : kernels_(kernels),
+      vocabulary_(vocabulary),
+      weights_(round_up(vocabulary, 16)),
+      block_sums_(vocabulary / kBlock + 1),
+      masked_(round_up(vocabulary, 32)) {
   candidates_.reserve(vocabulary);
-  saved_.reserve(most_seen);
+  saved_.reserve(most_seen + kMaxBias + kMaxStops);
 }
 
-Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHistory& history, int position) {
+Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHistory& history, const std::vector<int32_t>& stops,
+                       int position, const uint32_t* mask) {
   Choice choice;
-  const bool penalised = p.has_penalty();
-  if (penalised) penalise(logits, p, history);
-  choice.token = p.temperature == 0.0f ? kernels_->argmax(logits, vocabulary_) : draw(logits, p, position);
-  if (penalised) restore(logits);
+  float* from = mask ? masked(logits, mask) : logits;
+  const bool changed = p.changes_logits();
+  if (changed) {
+    for (const LogitBias& b : p.bias) set(from, b.token, from[b.token] + b.bias);
+    if (position < p.min_tokens)
+      for (const int32_t stop : stops) set(from, stop, kNever);
+    if (p.has_penalty()) penalise(from, p, history);
+  }
+  choice.token = p.temperature == 0.0f ? kernels_->argmax(from, vocabulary_) : draw(from, p, position);
+  if (changed) restore(from);
+  // Nothing is left where all that the mask allows is NaN or barred by min_tokens: even then nothing else is chosen.
+  if (mask && !allows(mask, choice.token)) choice.token = first_allowed(mask, vocabulary_);
   if (p.top_logprobs >= 0) report(logits, p.top_logprobs, &choice);
   return choice;
 }
 
+float* Sampler::masked(const float* logits, const uint32_t* mask) {
+  for (int begin = 0; begin < vocabulary_; begin += 32) {
+    const uint32_t word = mask[begin / 32];
+    const int count = std::min(32, vocabulary_ - begin);
+    if (word == 0) {
+      std::fill_n(masked_.data() + begin, count, kNever);
+    } else {
+      for (int i = 0; i < count; i++) masked_[begin + i] = word >> i & 1 ? logits[begin + i] : kNever;
+    }
+  }
+  return masked_.data();
+}
+
 int Sampler::penalise(float* logits, const SamplingParameters& p, const TokenHistory& history) {
-  saved_.clear();
+  const size_t before = saved_.size();
   history.each_seen([&](int32_t token) {
     float x = logits[token];
-    saved_.push_back({x, token});
     x = x > 0.0f ? x / p.repetition_penalty : x * p.repetition_penalty;
     const int count = history.output_count(token);
     if (count > 0) x -= p.presence_penalty + p.frequency_penalty * float(count);
-    logits[token] = x;
+    set(logits, token, x);
   });
-  return int(saved_.size());
+  return int(saved_.size() - before);
 }
 
-void Sampler::restore(float* logits) const {
-  for (const Saved& saved : saved_) logits[saved.token] = saved.logit;
+void Sampler::set(float* logits, int32_t token, float x) {
+  saved_.push_back({logits[token], token});
+  logits[token] = x;
+}
+
+// Backwards: what was changed twice gets its first value.
+void Sampler::restore(float* logits) {
+  for (size_t i = saved_.size(); i > 0; i--) logits[saved_[i - 1].token] = saved_[i - 1].logit;
+  saved_.clear();
+}
+
+Choice Sampler::score(const float* logits, int token, int top_logprobs) {
+  Choice choice;
+  choice.token = token;
+  report(logits, top_logprobs, &choice);
+  return choice;
 }
 
 int Sampler::draw(const float* logits, const SamplingParameters& p, int position) {
@@ -101,6 +149,7 @@ int Sampler::draw_plain(float total, double u) const {
     left -= weights_[i];
     if (left < 0.0f) break;
   }
+  while (last > 0 && weights_[last] <= 0.0f) last--;
   return last;  // rounding may leave a little mass: it goes to the last token that has any
 }
 

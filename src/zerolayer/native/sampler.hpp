@@ -1,4 +1,4 @@
-// Chooses a token from logits: penalties, temperature, min-p, top-k, top-p, one uniform number, in this order.
+// Chooses a token from logits: mask, bias, penalties, temperature, min-p, top-k, top-p, one uniform number, in this order.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include "kernels.hpp"
 
 namespace zl {
+
+struct LogitBias { int32_t token; float bias; };
 
 struct SamplingParameters {
   float temperature = 1.0f;         // 0: greedy
@@ -18,7 +20,10 @@ struct SamplingParameters {
   float frequency_penalty = 0.0f;
   uint64_t seed = 0;
   int top_logprobs = -1;  // -1: no logprobs
+  int min_tokens = 0;     // no stop token before that many tokens
+  std::vector<LogitBias> bias;  // at most kMaxBias, each token once
 
+  bool changes_logits() const { return has_penalty() || min_tokens > 0 || !bias.empty(); }
   bool has_penalty() const { return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f; }
 };
 
@@ -75,6 +80,7 @@ class TokenHistory {
 struct TokenLogprob { int32_t token; float logprob; };
 
 constexpr int kMaxTopLogprobs = 20;
+constexpr int kMaxBias = 1024, kMaxStops = 64;
 
 struct Choice {
   int32_t token = 0;
@@ -89,25 +95,32 @@ class Sampler {
   // `most_seen`: how many tokens of one history may count as seen.
   Sampler(const KernelSet* kernels, int vocabulary, int most_seen);
   // `position` numbers the token within its request: the same (seed, position) draws the same uniform number, whatever runs beside.
-  // logits[vocabulary] is used as scratch and restored where penalties changed it.
-  Choice choose(float* logits, const SamplingParameters& p, const TokenHistory& history, int position);
+  // logits[vocabulary] is used as scratch and restored where parameters changed it. `stops` are the tokens that end a generation.
+  // `mask`: one bit a token, the lowest of each word first; only tokens with a set bit are chosen (at least one is); null: all may be.
+  Choice choose(float* logits, const SamplingParameters& p, const TokenHistory& history, const std::vector<int32_t>& stops, int position,
+                const uint32_t* mask = nullptr);
 
-  // The penalties alone, and their undoing; `choose` calls both. Returns how many tokens were changed.
+  // How likely `token` was, whatever would have been chosen; fills the reported part of a choice.
+  Choice score(const float* logits, int token, int top_logprobs);
+
+  // The penalties alone, and the undoing of every change since; `choose` calls both. Returns how many tokens were changed.
   int penalise(float* logits, const SamplingParameters& p, const TokenHistory& history);
-  void restore(float* logits) const;
+  void restore(float* logits);
 
  private:
   struct Candidate { float weight; int32_t token; };
   struct Saved { float logit; int32_t token; };
+  void set(float* logits, int32_t token, float x);
   int draw(const float* logits, const SamplingParameters& p, int position);
   int draw_plain(float total, double uniform) const;
   int draw_truncated(const SamplingParameters& p, float total, double uniform);
   void gather(float at_least);
+  float* masked(const float* logits, const uint32_t* mask);
   void report(const float* logits, int top_logprobs, Choice* choice);
 
   const KernelSet* kernels_;
   const int vocabulary_;
-  std::vector<float> weights_, block_sums_;
+  std::vector<float> weights_, block_sums_, masked_;
   std::vector<Saved> saved_;
   std::vector<Candidate> candidates_;
 };

@@ -16,10 +16,10 @@ class Histogram:
         self._counts = [0] * (len(self._bounds) + 1)
         self._sum = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count a value that came so many times."""
+        self._counts[bisect_left(self._bounds, value)] += times
+        self._sum += value * times
 
     @property
     def counts(self) -> tuple[int, ...]:

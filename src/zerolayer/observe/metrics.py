@@ -66,12 +66,12 @@ class Metrics:
         self.promises = Promises()
         self.sizes = Sizes()
         self.first_token = Histogram(_FIRST_TOKEN_S)
-        self.between_tokens = Histogram(_BETWEEN_TOKENS_S)
+        self._between_tokens = Histogram(_BETWEEN_TOKENS_S)
         self._end_to_end = Histogram(_REQUEST_S)
         self._prefill = Histogram(_REQUEST_S)
         self._prompt_tokens = 0
         self._generation_tokens = 0
-        self._finished: dict[str, int] = {"stop": 0, "length": 0, "abort": 0, "error": 0}
+        self._finished: dict[str, int] = {"stop": 0, "length": 0, "tool_calls": 0, "abort": 0, "error": 0}
         self._refused: dict[str, int] = {}
         self._abandoned: dict[str, int] = {"prefill": 0, "decode": 0}
         self._steps: dict[str, int] = {}
@@ -82,12 +82,16 @@ class Metrics:
         self._steps[program] = self._steps.get(program, 0) + 1
         self._generation_tokens += tokens
 
+    def gap(self, nanoseconds: int, streams: int) -> None:
+        """So many streams got a token, each this long after its last one."""
+        self._between_tokens.observe(nanoseconds * _NS, streams)
+
     def admitted(self, prompt_tokens: int) -> None:
         """A request got its slot."""
         self._prompt_tokens += prompt_tokens
 
     def finished(self, reason: str, stages: StageClock) -> None:
-        """An admitted request ended: ``stop``, ``length``, ``abort`` (the client went away) or ``error``."""
+        """An admitted request ended: ``stop``, ``length``, ``tool_calls``, ``abort`` (the client left) or ``error``."""
         self._finished[reason] += 1
         spent = stages.spent_ns()
         self._end_to_end.observe(stages.elapsed_ns * _NS)
@@ -143,7 +147,7 @@ class Metrics:
         yield from self._histogram(
             "vllm:time_to_first_token_seconds", "First byte read to first token.", self.first_token
         )
-        yield from self._histogram("vllm:inter_token_latency_seconds", "Between two tokens.", self.between_tokens)
+        yield from self._histogram("vllm:inter_token_latency_seconds", "Between two tokens.", self._between_tokens)
         yield from self._histogram("vllm:e2e_request_latency_seconds", "First byte to last byte.", self._end_to_end)
         yield from single("vllm:prompt_tokens_total", "counter", "Prompt tokens.", labels, self._prompt_tokens)
         yield from single("vllm:generation_tokens_total", "counter", "Tokens chosen.", labels, self._generation_tokens)

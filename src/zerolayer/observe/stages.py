@@ -27,6 +27,7 @@ class Stage(IntEnum):
 
 
 STAGE_NAMES: Final = tuple(stage.name.lower() for stage in Stage)
+_WAIT: Final = int(Stage.WAIT)  # for every token: a member of an enumeration is dearer to name
 ARITHMETIC: Final = (Stage.PREFILL, Stage.DECODE)
 
 
@@ -52,7 +53,7 @@ class StageClock:
         last = self._last_ns
         spent = self._spent
         if started_ns > last:
-            spent[Stage.WAIT] += started_ns - last
+            spent[_WAIT] += started_ns - last
             last = started_ns
         if ended_ns > last:
             spent[self._computing] += ended_ns - last

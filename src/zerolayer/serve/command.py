@@ -19,6 +19,7 @@ from zerolayer.front.greeting import greeting
 from zerolayer.front.site import ConnectionLimits
 from zerolayer.model.diagnosis import answer_signal
 from zerolayer.model.watchdog import Watchdog
+from zerolayer.serve.loop_slice import shorten_slice
 from zerolayer.serve.server import GRACE_S, Server
 from zerolayer.serve.service_manager import ServiceManager
 
@@ -87,7 +88,7 @@ async def _serve(contract: Contract, loaded: LoadedModel) -> int:
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        print(greeting(contract, loaded.name, server), flush=True)
+        print(greeting(contract, loaded.name, server, loop=shorten_slice()), flush=True)
         manager = ServiceManager(os.environ, lambda: server.alive)
         manager.ready()
         await stop.wait()

@@ -23,7 +23,6 @@ from zerolayer.front.pace import Pace
 from zerolayer.front.site import ConnectionLimits, Peer, Site
 from zerolayer.front.supervision import Supervisor
 from zerolayer.guard.deadline.admission import build_admission
-from zerolayer.guard.guard import build_guard
 from zerolayer.model.cost import CostTable
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs
@@ -34,6 +33,7 @@ from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
+from zerolayer.serve.guarding import build_guard
 from zerolayer.serve.tables import Rooms, Tables
 from zerolayer.serve.viewing import Viewing
 
@@ -66,11 +66,12 @@ class Server:
         self._sweep_s = sweep_s
         self._clock_ns = time.monotonic_ns
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
+        self._compiler = ThreadPoolExecutor(1, "zerolayer-grammar")
         self._build_engine_side(contract, loaded, watchdog)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
         self.pace = Pace(self.guard, self.dispatcher, self.held)
         site = self._build_site(limits, self.metrics, self.glue, contract)
-        rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper)
+        rooms = Rooms(contract, loaded, self.guard, self.dispatcher, self.held, site, self._helper, self._compiler)
         viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue)
         self.live = viewing.page(loaded.name, self.info, self._clock_ns)
         self.tables = Tables(rooms, self._clock_ns, self._render_metrics, self.live)
@@ -154,6 +155,7 @@ class Server:
         self.steps.stop()
         self._loaded.remember()
         self._helper.shutdown(cancel_futures=True)
+        self._compiler.shutdown(cancel_futures=True)
         self._loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
 

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerolayer.contract import Contract
+from zerolayer.front.anthropic import Messages
+from zerolayer.front.anthropic_form import MessageAnswers
 from zerolayer.front.bodies import body_limits, request_decoder
 from zerolayer.front.count_tokens import TokenCounter
+from zerolayer.front.description import Description
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.exchange import Action
 from zerolayer.front.gate import Gate, hosts_of
@@ -22,13 +25,16 @@ from zerolayer.front.grpc_reflection import Reflection
 from zerolayer.front.held import HeldClients
 from zerolayer.front.inference import Inference
 from zerolayer.front.live import LivePage
+from zerolayer.front.responses import ResponseAnswers, Responses
 from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
 from zerolayer.front.service import BODY_MEDIA, Health, Models, admin_table, service_table
 from zerolayer.front.site import Site
+from zerolayer.front.transcript import Transcripts
 from zerolayer.guard.guard import Guard
 from zerolayer.serve.entrances import Routers
 from zerolayer.text.vocabulary_file import pack
+from zerolayer.wire.openapi import openapi_document
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
@@ -45,6 +51,7 @@ class Rooms:
     held: HeldClients
     site: Site
     helper: Executor
+    compiler: Executor
 
 
 class Tables:
@@ -56,18 +63,26 @@ class Tables:
         self._rooms = rooms
         self._limits = body_limits(rooms.contract)
         self.models = self._build_models()
+        self._transcripts = Transcripts(rooms.loaded.vocabulary, rooms.loaded.tool_format)
         guard = rooms.guard
         health = Health(guard)
         self.grpc_health = GrpcHealth(lambda: guard.closed, frozenset({SERVICE}))
         counter = TokenCounter(guard, self._limits, rooms.helper)
         self.calls = Calls(self._methods(counter), clock_ns, rooms.site.limits.body_bytes)
-        self.routers = self._build_routers(
-            self._service(counter, health), admin_table(render_metrics, health, live.table())
-        )
+        self.service_paths = self._service(counter, health)
+        self.routers = self._build_routers(self.service_paths, admin_table(render_metrics, health, live.table()))
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:
         inference = self._inference(HttpFraming(), counter)
-        return service_table(self._generator(), inference, counter, self.models, health)
+        rooms, transcripts = self._rooms, self._transcripts
+        served = rooms.guard.names.served
+        messages = Messages(self._generator(MessageAnswers(served, transcripts)), counter)
+        answers = ResponseAnswers(rooms.site.wall_s, served, rooms.loaded.vocabulary, transcripts)
+        responses = Responses(self._generator(answers), counter)
+        description = Description(openapi_document(rooms.site.version, self._limits, _nameable(rooms.guard)))
+        return service_table(
+            self._generator(), messages, responses, inference, counter, self.models, health, description
+        )
 
     def _methods(self, counter: TokenCounter) -> dict[str, Method]:
         methods = inference_methods(self._inference(GrpcFraming(), counter))
@@ -99,7 +114,9 @@ class Tables:
             site=rooms.site,
             limits=self._limits,
             vocabulary=rooms.loaded.vocabulary,
+            transcripts=self._transcripts,
             helper=rooms.helper,
+            compiler=rooms.compiler,
             held=rooms.held,
             answer=answer,
         )
@@ -113,4 +130,10 @@ class Tables:
             "threads": info.threads,
             "slots": info.slots,
         }
-        return Models(rooms.guard, int(time.time()), served_by, pack(rooms.loaded.vocabulary))
+        longest = rooms.contract.limits.max_tokens
+        return Models(rooms.guard, int(time.time()), served_by, pack(rooms.loaded.vocabulary), longest)
+
+
+def _nameable(guard: Guard) -> tuple[str, ...]:
+    """What a request may call the model; () for anything."""
+    return () if "*" in guard.names.aliases else guard.names.listed()

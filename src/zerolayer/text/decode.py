@@ -8,6 +8,7 @@ make them of the whole.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 
 from zerolayer.text.vocabulary import Vocabulary
 
@@ -15,13 +16,16 @@ _new_utf8 = codecs.getincrementaldecoder("utf-8")
 
 
 class Decoder:
-    """The text of one generation. Tokens that steer (control tokens) and ids outside the vocabulary show nothing."""
+    """The text of one generation. Tokens that steer (control tokens) and ids outside the vocabulary show nothing.
+
+    ``texts`` takes the place of the vocabulary's.
+    """
 
     __slots__ = ("_pieces", "_size", "_texts", "_utf8")
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, texts: Sequence[str | None] | None = None) -> None:
         self._pieces = vocabulary.pieces
-        self._texts = vocabulary.texts
+        self._texts = vocabulary.texts if texts is None else texts
         self._size = vocabulary.size
         self._utf8: codecs.IncrementalDecoder | None = None  # set while a character is incomplete
 

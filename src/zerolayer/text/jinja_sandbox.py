@@ -283,19 +283,23 @@ class SandboxedTemplate:
         self.literals = tuple(dict.fromkeys(text for text in texts if text))
 
     def render(
-        self, messages: Sequence[dict[str, str]], constants: dict[str, str], strftime: Callable[[str], str]
+        self,
+        messages: Sequence[dict[str, Any]],
+        constants: dict[str, str],
+        strftime: Callable[[str], str],
+        tools: Sequence[dict[str, Any]] = (),
     ) -> str:
         """The prompt for ``messages`` with the assistant's turn opened; ``TemplateFailed`` if the template refuses."""
         known: dict[str, object] = {
             **constants,
             "messages": list(messages),
-            "tools": None,
+            "tools": list(tools) or None,
             "documents": None,
             "add_generation_prompt": True,
             "strftime_now": strftime,
         }
         with self._turn:
-            self._sandbox.budget = _Budget(STEPS + STEPS_A_MESSAGE * len(messages))
+            self._sandbox.budget = _Budget(STEPS + STEPS_A_MESSAGE * (len(messages) + len(tools)))
             try:
                 rendering = self._template.render(known)
             except Exception:  # noqa: BLE001 - whatever a stranger's program raises means the same: it refused

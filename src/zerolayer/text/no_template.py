@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zerolayer.errors import InvalidRequest
-from zerolayer.wire.schema import Message
+from zerolayer.wire.schema import Message, Tool
 
 
 class NoChatTemplate:
@@ -14,7 +14,7 @@ class NoChatTemplate:
     compiled = False
     why = "the model file has no chat template"
 
-    def encode(self, _messages: Sequence[Message]) -> list[int]:
+    def encode(self, _messages: Sequence[Message], _tools: Sequence[Tool] = ()) -> list[int]:
         raise InvalidRequest(
             "this model has no chat template, so it takes no conversations; send a prompt to /v1/completions",
             param="messages",

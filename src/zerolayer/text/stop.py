@@ -26,30 +26,28 @@ class StopMatcher:
     """Watches one generation for its stop strings.
 
     The first one that is completed ends the text right before it (of several completed by the same character: the
-    longest). Empty stop strings are ignored.
+    longest). Empty stop strings are ignored. ``met`` is that stop string, "" until there is one.
     """
 
-    __slots__ = ("_held", "_matched", "_patterns", "_stopped")
+    __slots__ = ("_held", "_matched", "_patterns", "met")
 
     def __init__(self, stops: Iterable[str]) -> None:
         self._patterns = [(stop, _borders(stop)) for stop in dict.fromkeys(stops) if stop]
         self._matched = [0] * len(self._patterns)
         self._held = ""
-        self._stopped = False
+        self.met = ""
 
     def push(self, text: str) -> tuple[str, bool]:
         """The text that may be shown now, and whether a stop string has been met (then nothing more is shown)."""
-        if self._stopped:
+        if self.met:
             return "", True
         if not self._patterns:
             return text, False
         held = self._held + text
         for end, char in enumerate(text, len(self._held) + 1):
-            completed = self._advance(char)
-            if completed:
+            if self._advance(char):
                 self._held = ""
-                self._stopped = True
-                return held[: end - completed], True
+                return held[: end - len(self.met)], True
         keep = len(held) - max(self._matched)
         self._held = held[keep:]
         return held[:keep], False
@@ -59,9 +57,8 @@ class StopMatcher:
         held, self._held = self._held, ""
         return held
 
-    def _advance(self, char: str) -> int:
-        """Feed one character to every automaton; the length of the longest stop string completed, or 0."""
-        completed = 0
+    def _advance(self, char: str) -> bool:
+        """Feed one character to every automaton; ``met`` is the longest stop string completed, if any is."""
         for index, (pattern, borders) in enumerate(self._patterns):
             matched = self._matched[index]
             while matched and pattern[matched] != char:
@@ -69,7 +66,7 @@ class StopMatcher:
             if pattern[matched] == char:
                 matched += 1
             if matched == len(pattern):
-                completed = max(completed, matched)
+                self.met = max(self.met, pattern, key=len)
                 matched = borders[matched - 1]
             self._matched[index] = matched
-        return completed
+        return bool(self.met)

@@ -4,6 +4,9 @@
 joining the segments gives exactly the ids of rendering the template and encoding the result; then no template runs per
 request. A template that cannot be taken apart, or that fails the proof, keeps running in the sandbox.
 
+A conversation with tools, calls or results takes the sandboxed path too if the template writes tools itself, else they
+become plain messages first (``tool_prompt``).
+
 On both paths control tokens come from the template's own text only. What people write is never read as one.
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Self
 
 from zerolayer.errors import InvalidRequest, ModelFileError
@@ -30,8 +34,17 @@ from zerolayer.text.segments import (
     sentinel,
 )
 from zerolayer.text.shield import Shield
+from zerolayer.text.tool_prompt import (
+    PROBE,
+    guarded,
+    message_value,
+    plain_messages,
+    texts_in,
+    tool_value,
+    uses_tools,
+)
 from zerolayer.text.vocabulary import Vocabulary
-from zerolayer.wire.schema import Message
+from zerolayer.wire.schema import Message, Tool
 
 ROLES = ("system", "user", "assistant", "tool")
 # OpenAI's newer name for the same thing; models know the older one.
@@ -51,11 +64,15 @@ def _local_now() -> datetime:
 
 
 class ChatTemplate:
-    """Encodes conversations. ``compiled``: no template runs per request; ``why``: the reason if it does."""
+    """Encodes conversations. ``compiled``: no template runs per request; ``why``: the reason if it does.
+
+    ``knows_tools``: whether the template writes tools itself.
+    """
 
     def __init__(self, source: str, vocabulary: Vocabulary, encoder: Encoder, now: Callable[[], datetime]) -> None:
         self.compiled = False
         self.why = ""
+        self.knows_tools = False
         self._encoder = encoder
         self._now = now
         self._sandboxed = SandboxedTemplate(source)
@@ -84,6 +101,7 @@ class ChatTemplate:
             raise ModelFileError(
                 "The model's chat template fails on a single user message. Use another model file."
             ) from None
+        template.knows_tools = template._writes_tools(moment)
         contents = probe_contents(template._sandboxed.literals, list(vocabulary.special_ids))
         for roles in (ROLES, ROLES[:3]):
             template.why = template._try(roles, contents, moment)
@@ -93,13 +111,17 @@ class ChatTemplate:
                 break
         return template
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of the conversation with the assistant's turn opened.
+    def encode(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
+        """Token ids of the conversation with the assistant's turn opened; ``tools`` are those that the model may call.
 
         Raises ``InvalidRequest`` for no messages, an unknown role, and an order of roles that the template refuses.
         """
         messages = _checked(messages)
         moment = self._now()
+        if uses_tools(messages, tools):
+            if self.knows_tools:
+                return self._encode_sandboxed(messages, moment, tools)
+            messages = plain_messages(messages, tools)
         ids = None
         if self.compiled and all(message.role in self._compiled_roles for message in messages):
             ids = self._encode_compiled(messages, moment)
@@ -110,16 +132,27 @@ class ChatTemplate:
         """The same by rendering the template: the definition of what ``encode`` must give."""
         return self._encode_sandboxed(_checked(messages), self._now())
 
-    def _encode_sandboxed(self, messages: Sequence[Message], moment: datetime) -> list[int]:
+    def _writes_tools(self, moment: datetime) -> bool:
+        probe = [tool_value(PROBE)]
+        try:
+            rendering = self._sandboxed.render(
+                [message_value(Message("user", "x"))], self._constants, moment.strftime, probe
+            )
+        except TemplateFailed:
+            return False
+        return PROBE.name in rendering
+
+    def _encode_sandboxed(self, messages: Sequence[Message], moment: datetime, tools: Sequence[Tool] = ()) -> list[int]:
         """Render, cut at control tokens, encode what lies between.
 
         Names of control tokens in contents are broken by a mark before, and healed after the cutting.
         """
         shield = self._shield
-        mark = shield.mark([message.content for message in messages])
-        guarded = [{"role": m.role, "content": shield.guard(m.content, mark)} for m in messages]
+        values, offered = [message_value(m) for m in messages], [tool_value(tool) for tool in tools]
+        mark = shield.mark(texts_in([values, offered]))
+        values, offered = (guarded(value, partial(shield.guard, mark=mark)) for value in (values, offered))
         try:
-            rendering = self._sandboxed.render(guarded, self._constants, moment.strftime)
+            rendering = self._sandboxed.render(values, self._constants, moment.strftime, offered)
         except TemplateFailed:
             raise InvalidRequest(_REFUSED, param="messages") from None
         ids: list[int] = []

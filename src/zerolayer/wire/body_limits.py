@@ -19,6 +19,8 @@ class BodyLimits(msgspec.Struct, frozen=True, kw_only=True):
     temperature: tuple[float, float] = (0.0, 2.0)
     stop: int = 4
     stop_chars: int = 1024
-    n: int = 1
+    n: int = 4
     top_logprobs: int = 20
+    tools: int = 128
+    schema_bytes: int = 65_536  # of all JSON schemas of one request together
     outside: Literal["refuse", "clamp"] = "refuse"

@@ -63,6 +63,11 @@ class Deframer:
 
     def receive(self, data: bytes) -> list[bytes]:
         """The messages that ``data`` completes. Raises ``BodyTooLarge``, ``InvalidRequest``, ``UnknownMethod``."""
+        if not self._buffer and len(data) >= PREFIX_BYTES:
+            length = int.from_bytes(data[1:PREFIX_BYTES], "big")
+            self._check(data[0], length)
+            if len(data) == PREFIX_BYTES + length:
+                return [data[PREFIX_BYTES:]]  # as nearly every call comes
         self._buffer += data
         messages: list[bytes] = []
         at, size = 0, len(self._buffer)

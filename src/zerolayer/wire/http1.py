@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import ClassVar
 
 import msgspec
@@ -26,6 +26,8 @@ _MALFORMED = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?=[^\n]
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 _TRAILERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*")
 
+_HEADS = 4  # that a connection remembers, and the longest of them
+_REMEMBERED_BYTES = 4096
 _CHUNK_LINE_BYTES = 256  # a size and its extensions, which are ignored
 # Size lines and line ends may add up to this, and an eighth of the body: chunks of 64 bytes always pass.
 _CHUNK_FRAMING_BYTES = 65_536
@@ -47,7 +49,7 @@ class Fault(msgspec.Struct, frozen=True):
 Event = Head | Message | Fault
 
 
-class _State(Enum):
+class _State(IntEnum):
     HEAD = auto()
     SIZED_BODY = auto()
     CHUNK_SIZE = auto()
@@ -75,6 +77,7 @@ class Http1Protocol:
         self._searched = 0  # bytes of the buffer in which no end of head was found
         self._blank_line = False  # the one empty line that may come before a request line was skipped
         self._head = NO_HEAD
+        self._heads: dict[bytes, Head] = {}  # that came before: most clients send the same one each time
         self._body = bytearray()  # decoded chunks
         self._left = 0  # bytes of the body, or of the chunk, that are still to come
         self._framing = 0
@@ -119,7 +122,7 @@ class Http1Protocol:
         raw = bytes(buffer[:end])
         del buffer[:end]
         self._blank_line = False
-        self._head = head = parse_head(raw, self._header_count)
+        self._head = head = self._heads.get(raw) or self._parse(raw)
         self._events.append(head)
         if head.content_length is None:
             self._framing = 0
@@ -130,6 +133,14 @@ class Http1Protocol:
         self._left = head.content_length
         self._state = _State.SIZED_BODY
         return True
+
+    def _parse(self, raw: bytes) -> Head:
+        head = parse_head(raw, self._header_count)
+        if len(raw) <= _REMEMBERED_BYTES:
+            if len(self._heads) >= _HEADS:
+                self._heads.clear()
+            self._heads[raw] = head
+        return head
 
     def _find_end(self) -> int:
         """Length of the head, or trailer section, that the buffer begins with; 0 while it is incomplete."""
@@ -154,7 +165,7 @@ class Http1Protocol:
             return self._close()
         self._head = NO_HEAD
         self._state = _State.HEAD
-        return True
+        return bool(self._buffer)
 
     def _read_sized_body(self) -> bool:
         # The buffer itself collects the body: memory is taken for what has arrived, not for what was announced.

@@ -23,7 +23,9 @@ class Head(msgspec.Struct, frozen=True):
     ``path`` is as sent, not percent-decoded; of an absolute-form target only the path is kept. ``query`` comes without
     its "?". Header names are lower-case; values are opaque bytes without surrounding white space, and may hold bytes
     above 0x7f. ``content_length`` is None when the body is chunked. ``minor`` is 0 for HTTP/1.0, whose clients know no
-    chunked replies, 1 for HTTP/1.1, and 2 stands for HTTP/2.
+    chunked replies, 1 for HTTP/1.1, and 2 stands for HTTP/2. ``values`` has the first value of each name.
+
+    A head may be shared by requests that began with the same bytes.
     """
 
     method: str
@@ -34,16 +36,19 @@ class Head(msgspec.Struct, frozen=True):
     keep_alive: bool
     expects_continue: bool
     content_length: int | None
+    values: dict[bytes, bytes]
 
     def get(self, name: bytes) -> bytes | None:
         """The value of the first header called ``name`` (lower-case), or None."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+        return self.values.get(name)
 
 
-NO_HEAD = Head("", "", "", (), 1, True, False, 0)  # between requests
+def first_values(headers: Headers) -> dict[bytes, bytes]:
+    """Name -> value; of a header that is repeated the first one counts."""
+    return dict(reversed(headers))
+
+
+NO_HEAD = Head("", "", "", (), 1, True, False, 0, {})  # between requests
 
 
 class _HeadSink:
@@ -123,4 +128,5 @@ def _build_head(method: str, path: str, query: str, headers: Headers, minor: int
     options = {option.strip() for option in connection.split(b",")} if connection else ()
     keep_alive = b"close" not in options and (minor == 1 or b"keep-alive" in options)
     expects_continue = minor == 1 and content_length != 0 and expect == b"100-continue"
-    return Head(method, path, query, headers, minor, keep_alive, expects_continue, content_length)
+    values = first_values(headers)
+    return Head(method, path, query, headers, minor, keep_alive, expects_continue, content_length, values)

@@ -13,7 +13,8 @@ from zerolayer.errors import SlotsBusy
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
-_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_PHRASES = {status.value: status.phrase for status in HTTPStatus} | {529: "Overloaded"}  # Anthropic's own
+_STATUS_LINES = {status: f"HTTP/1.1 {status} {phrase}\r\n".encode() for status, phrase in _PHRASES.items()}
 _SIZE_LINES = tuple(b"%x\r\n" % size for size in range(2048))  # nearly every chunk of a token stream
 _WITHOUT_BODY = frozenset({204, 304})
 

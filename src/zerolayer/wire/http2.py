@@ -43,7 +43,7 @@ from zerolayer.wire.http2_frames import (
 )
 from zerolayer.wire.http2_head import HeadDecoder, MalformedHead
 from zerolayer.wire.http2_limits import SMALL_DATA_BYTES, Http2Limits, Toll, Tolls
-from zerolayer.wire.http2_reply import header_block, reply_block
+from zerolayer.wire.http2_reply import reply_block, trailer_block
 from zerolayer.wire.http2_stream import State, Step
 from zerolayer.wire.http2_streams import Streams
 
@@ -136,13 +136,13 @@ class Http2Protocol:
         if not held:
             self._sender.pump()
 
-    def reply(self, stream_id: int, status: int, headers: Fields, body: bytes) -> None:
+    def reply(self, stream_id: int, status: int, headers: Fields, body: bytes, trailers: Fields = ()) -> None:
         """A complete reply."""
         stream = self._streams.open.get(stream_id)
         if stream is not None:
-            self._sender.head(stream, reply_block(status, headers), ended=not body)
-            if body:
-                self._sender.data(stream, body, b"")
+            self._sender.head(stream, reply_block(status, headers), ended=not (body or trailers))
+            if body or trailers:
+                self._sender.data(stream, body, trailer_block(tuple(trailers)))
 
     def open_reply(self, stream_id: int, status: int, headers: Fields) -> None:
         """The head of a reply whose body follows in pieces."""
@@ -166,7 +166,7 @@ class Http2Protocol:
         """The last piece."""
         stream = self._streams.open.get(stream_id)
         if stream is not None:
-            self._sender.data(stream, data, header_block(trailers))
+            self._sender.data(stream, data, trailer_block(tuple(trailers)))
 
     def reset(self, stream_id: int, code: Code) -> None:
         """End a stream without an end; what it had pending is void."""

@@ -93,6 +93,11 @@ def frame_header(size: int, kind: int, flags: int, stream_id: int) -> bytes:
     return _HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id)
 
 
+def data_header(size: int, flags: int, stream_id: int) -> bytes:
+    """``frame_header`` of DATA."""
+    return _HEADER.pack(size >> 8, size & 0xFF, 0, flags, stream_id)
+
+
 def settings(values: dict[Setting, int]) -> bytes:
     """A SETTINGS frame."""
     return frame(Kind.SETTINGS, 0, 0, b"".join([_SETTING.pack(*item) for item in values.items()]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 _STATUS: Final = {200: b"\x88", 204: b"\x89", 206: b"\x8a", 304: b"\x8b", 400: b"\x8c", 404: b"\x8d", 500: b"\x8e"}
 _STATUS_NAME: Final = b"\x08\x03"  # the name of entry 8 of the static table, and a value of three bytes
 
+_BREAK: Final = re.compile(rb"[\r\n\0]")
 _LENGTHS: Final = tuple(b"%c" % size for size in range(0x7F))
 
 
@@ -17,17 +19,20 @@ def reply_block(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return (_STATUS.get(status) or _STATUS_NAME + b"%03d" % status) + header_block(headers)
 
 
+@lru_cache(64)
+def trailer_block(trailers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    """``header_block`` of trailers, which are few and come again and again."""
+    return header_block(trailers)
+
+
 def header_block(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The block of trailers. Raises ValueError as ``reply_block``."""
+    """Literals alone. Raises ValueError as ``reply_block``."""
     parts: list[bytes] = []
-    values: list[bytes] = []
     for name, value in headers:
+        if _BREAK.search(value):
+            raise ValueError("a header must not hold a line break")
         size = len(value)
         parts += (_name(name), _LENGTHS[size] if size < 0x7F else _length(size), value)
-        values.append(value)
-    joined = b"".join(values)
-    if b"\n" in joined or b"\r" in joined or b"\0" in joined:
-        raise ValueError("a header must not hold a line break")
     return b"".join(parts)
 
 

@@ -13,6 +13,7 @@ from zerolayer.wire.http2_frames import (
     ConnectionFault,
     Kind,
     StreamFault,
+    data_header,
     frame_header,
     head_frames,
 )
@@ -61,7 +62,7 @@ class Sender:
             self.window -= size
             last = END_STREAM if ending == b"" else 0
             if size or last:
-                self._out += (frame_header(size, Kind.DATA, last, stream.id), data)
+                self._out += (data_header(size, last, stream.id), data)
                 self.out_bytes += size
                 stream.sent_bytes += size
             if ending is not None:

@@ -7,21 +7,86 @@ change the answer and that this service does not do.
 
 from __future__ import annotations
 
-from msgspec import Raw, Struct
-
-ABSENT = Raw()
+from msgspec import Raw, Struct, field
 
 
 class StreamOptions(Struct):
     """``stream_options``."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class JsonSchema(Struct):
+    """``response_format.json_schema``. Its name and description are for people, ``strict`` is always so."""
+
+    schema: Raw = field(default_factory=Raw)
 
 
 class ResponseFormat(Struct):
-    """``response_format``; only ``{"type": "text"}`` passes."""
+    """``response_format``."""
 
     type: str
+    json_schema: JsonSchema | None = None
+
+
+class GivenFunction(Struct):
+    """A function that may be called."""
+
+    name: str
+    description: str | None = None
+    parameters: Raw = field(default_factory=Raw)
+    strict: bool | None = None
+
+
+class GivenTool(Struct):
+    """One of ``tools``; only ``{"type": "function", "function": ...}`` passes."""
+
+    type: str
+    function: GivenFunction | None = None
+
+
+class FunctionName(Struct):
+    """A function by its name."""
+
+    name: str
+
+
+class NamedTool(Struct):
+    """A tool by its name, which stands in ``function`` or beside ``type``."""
+
+    function: FunctionName | None = None
+    name: str = ""
+
+
+class AllowedTools(Struct):
+    """``tool_choice.allowed_tools``."""
+
+    mode: str
+    tools: list[NamedTool]
+
+
+class GivenChoice(Struct):
+    """``tool_choice`` where it is an object."""
+
+    type: str
+    function: FunctionName | None = None
+    allowed_tools: AllowedTools | None = None
+
+
+class CalledFunction(Struct):
+    """What was called: ``arguments`` is a text, which should be JSON."""
+
+    name: str
+    arguments: str = ""
+
+
+class GivenCall(Struct):
+    """One of the ``tool_calls`` of a message."""
+
+    id: str
+    type: str = "function"
+    function: CalledFunction | None = None
 
 
 class ContentPart(Struct):
@@ -36,8 +101,9 @@ class ChatMessage(Struct):
 
     role: str
     content: str | list[ContentPart] | None = None
-    tool_calls: list[Raw] | None = None
-    function_call: Raw = ABSENT
+    tool_calls: list[GivenCall] | None = None
+    tool_call_id: str | None = None
+    function_call: Raw = field(default_factory=Raw)
 
 
 class CommonBody(Struct, kw_only=True):
@@ -59,7 +125,8 @@ class CommonBody(Struct, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     ignore_eos: bool | None = None
-    logit_bias: dict[str, Raw] | None = None
+    min_tokens: int | None = None
+    logit_bias: dict[str, float] | None = None
     deadline_ms: float | None = None
     service_tier: str | None = None
 
@@ -70,14 +137,15 @@ class ChatBody(CommonBody, kw_only=True):
     messages: list[ChatMessage] | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    tools: list[Raw] | None = None
-    tool_choice: Raw = ABSENT
+    tools: list[GivenTool] | None = None
+    tool_choice: str | GivenChoice | None = None
+    parallel_tool_calls: bool | None = None
     functions: list[Raw] | None = None
-    function_call: Raw = ABSENT
+    function_call: Raw = field(default_factory=Raw)
     response_format: ResponseFormat | None = None
     modalities: list[str] | None = None
-    audio: Raw = ABSENT
-    web_search_options: Raw = ABSENT
+    audio: Raw = field(default_factory=Raw)
+    web_search_options: Raw = field(default_factory=Raw)
 
 
 class CompletionBody(CommonBody, kw_only=True):

@@ -32,9 +32,9 @@ class _ChatLogprobs(msgspec.Struct):
 
 class _CompletionLogprobs(msgspec.Struct):
     text_offset: list[int]
-    token_logprobs: list[float]
+    token_logprobs: list[float | None]
     tokens: list[str]
-    top_logprobs: list[dict[str, float]]  # with the chosen token always among them
+    top_logprobs: list[dict[str, float] | None]  # with the chosen token always among them
 
 
 class LogprobWriter:
@@ -50,10 +50,18 @@ class LogprobWriter:
         self._offset = 0
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def render(self, logprobs: Sequence[TokenLogprob], token_bytes: TokenBytes) -> bytes:
-        """The JSON value for these tokens, the next of the reply."""
-        member = self._objects(logprobs, token_bytes) if self._chat else self._lists(logprobs, token_bytes)
-        return msgspec.json.encode(member)
+    def render(self, logprobs: Sequence[TokenLogprob], token_bytes: TokenBytes, first: int | None = None) -> bytes:
+        """The JSON value for these tokens, the next of the reply.
+
+        ``first`` is the first token of a prompt that is shown: it comes before them, and nothing could predict it.
+        """
+        if self._chat:
+            return msgspec.json.encode(self._objects(logprobs, token_bytes))
+        lists = _CompletionLogprobs([], [], [], [])
+        if first is not None:
+            self._append(lists, token_bytes(first), None, None)
+        self._extend(lists, logprobs, token_bytes)
+        return msgspec.json.encode(lists)
 
     def _objects(self, logprobs: Sequence[TokenLogprob], token_bytes: TokenBytes) -> _ChatLogprobs:
         content = []
@@ -63,8 +71,7 @@ class LogprobWriter:
             content.append(_ContentEntry(_text(piece), list(piece), _finite(chosen.logprob), top))
         return _ChatLogprobs(content)
 
-    def _lists(self, logprobs: Sequence[TokenLogprob], token_bytes: TokenBytes) -> _CompletionLogprobs:
-        lists = _CompletionLogprobs([], [], [], [])
+    def _extend(self, lists: _CompletionLogprobs, logprobs: Sequence[TokenLogprob], token_bytes: TokenBytes) -> None:
         for chosen in logprobs:
             piece = token_bytes(chosen.token_id)
             text = _text(piece)
@@ -73,12 +80,16 @@ class LogprobWriter:
             for other in chosen.top:
                 top.setdefault(_text(token_bytes(other.token_id)), _finite(other.logprob))
             top.setdefault(text, _finite(chosen.logprob))
-            lists.text_offset.append(self._offset)
-            lists.token_logprobs.append(_finite(chosen.logprob))
-            lists.tokens.append(text)
-            lists.top_logprobs.append(top)
-            self._offset += len(self._characters.decode(piece))
-        return lists
+            self._append(lists, piece, _finite(chosen.logprob), top)
+
+    def _append(
+        self, lists: _CompletionLogprobs, piece: bytes, logprob: float | None, top: dict[str, float] | None
+    ) -> None:
+        lists.text_offset.append(self._offset)
+        lists.token_logprobs.append(logprob)
+        lists.tokens.append(_text(piece))
+        lists.top_logprobs.append(top)
+        self._offset += len(self._characters.decode(piece))
 
 
 def _entry(piece: bytes, logprob: float) -> _Entry:

@@ -16,6 +16,7 @@ from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.schema import Message, Request, Route, Sampling
 
 _INT32_MAX = 2**31 - 1
+_CHAT = Route.CHAT  # a member of an enumeration is dearer to name than a module's own
 _ROLES = frozenset({"system", "user", "assistant"})
 
 _FromTo1 = Annotated[float, Meta(ge=0, le=1)]
@@ -81,7 +82,7 @@ def decode_plain(body: bytes, limits: BodyLimits) -> Request | None:
     if options is not None and not given.stream:
         return None
     return Request(
-        Route.CHAT,
+        _CHAT,
         given.model,
         messages,
         "",

@@ -8,8 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from zerolayer.errors import SlotsBusy, ZerolayerError
-from zerolayer.wire.openai_logprobs import LogprobWriter, TokenBytes
-from zerolayer.wire.schema import Account, FinishReason, Route, TokenLogprob, Usage
+from zerolayer.wire.schema import Account, FinishReason, Route, ToolCall, Usage
 
 FINGERPRINT = "fp_zerolayer"
 """``system_fingerprint`` unless the caller knows a better one, such as a digest of the model file."""
@@ -62,24 +61,36 @@ class _Usage(msgspec.Struct):
     prompt_tokens_details: _PromptDetails
 
 
+class _CalledFunction(msgspec.Struct):
+    name: str
+    arguments: str
+
+
+class _Call(msgspec.Struct):
+    id: str
+    function: _CalledFunction
+    type: str = "function"
+
+
 class _ChatMessage(msgspec.Struct):
-    content: str
+    content: str | None
     role: str = "assistant"
     refusal: None = None
+    tool_calls: list[_Call] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _ChatChoice(msgspec.Struct):
     message: _ChatMessage
     finish_reason: FinishReason
     logprobs: msgspec.Raw
-    index: int = 0
+    index: int
 
 
 class _CompletionChoice(msgspec.Struct):
     text: str
     finish_reason: FinishReason
     logprobs: msgspec.Raw
-    index: int = 0
+    index: int
 
 
 class _Reply(msgspec.Struct):
@@ -88,7 +99,7 @@ class _Reply(msgspec.Struct):
     created: int
     model: str
     system_fingerprint: str
-    choices: tuple[_ChatChoice | _CompletionChoice]
+    choices: Sequence[msgspec.Raw]
     usage: msgspec.Raw
     zerolayer: Account
 
@@ -104,29 +115,42 @@ def complete_body(
     created: int,
     model: str,
     *,
-    text: str,
-    reason: FinishReason,
+    choices: Sequence[msgspec.Raw],
     usage: Usage,
     account: Account,
-    logprobs: Sequence[TokenLogprob] | None = None,
-    token_bytes: TokenBytes | None = None,
     fingerprint: str = FINGERPRINT,
 ) -> bytes:
-    """The whole answer of a request that did not ask for a stream; ``created`` in Unix seconds.
+    """The whole reply to a request that did not ask for a stream; ``created`` in Unix seconds.
 
-    ``logprobs`` is None when the request asked for none; they are shown only with ``token_bytes``.
+    ``choices`` are of ``choice_member``.
     """
-    member = msgspec.Raw(b"null")
-    if logprobs is not None and token_bytes is not None:
-        member = msgspec.Raw(LogprobWriter(route).render(logprobs, token_bytes))
+    kind = "chat.completion" if route is Route.CHAT else "text_completion"
+    counts = msgspec.Raw(usage_member(usage))
+    reply = _Reply(reply_id(route, request_id), kind, created, model, fingerprint, choices, counts, account)
+    return msgspec.json.encode(reply)
+
+
+def choice_member(
+    route: Route,
+    text: str,
+    reason: FinishReason,
+    *,
+    calls: Sequence[ToolCall] = (),
+    logprobs: bytes = b"null",
+    index: int = 0,
+) -> msgspec.Raw:
+    """One of a reply's answers; ``logprobs`` is the JSON value of a ``LogprobWriter``. A chat's may have ``calls``."""
+    shown = msgspec.Raw(logprobs)
     choice: _ChatChoice | _CompletionChoice
     if route is Route.CHAT:
-        kind, choice = "chat.completion", _ChatChoice(_ChatMessage(text), reason, member)
+        message = _ChatMessage(text)
+        if calls:
+            message.content = text or None
+            message.tool_calls = [_Call(call.id, _CalledFunction(call.name, call.arguments)) for call in calls]
+        choice = _ChatChoice(message, reason, shown, index)
     else:
-        kind, choice = "text_completion", _CompletionChoice(text, reason, member)
-    counts = msgspec.Raw(usage_member(usage))
-    reply = _Reply(reply_id(route, request_id), kind, created, model, fingerprint, (choice,), counts, account)
-    return msgspec.json.encode(reply)
+        choice = _CompletionChoice(text, reason, shown, index)
+    return msgspec.Raw(msgspec.json.encode(choice))
 
 
 def usage_member(usage: Usage) -> bytes:

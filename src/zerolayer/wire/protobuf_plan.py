@@ -10,7 +10,8 @@ import msgspec
 from zerolayer.errors import InvalidRequest
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.protobuf import BYTES, FIXED32, VARINT, Fields
-from zerolayer.wire.schema import Sampling
+from zerolayer.wire.schema import OutputFormat, Sampling
+from zerolayer.wire.tools import check_output
 
 SCALE: Final = 1_000_000
 NAME_BYTES: Final = 256
@@ -35,6 +36,7 @@ _STOP: Final = 22 << 3 | BYTES
 _IGNORE_EOS: Final = 23 << 3 | VARINT
 _DEADLINE: Final = 24 << 3 | VARINT
 _MAX_AGE: Final = 25 << 3 | VARINT
+_OUTPUT_SCHEMA: Final = 26 << 3 | BYTES
 
 REPEATED: Final = frozenset({_STOP})
 _FIXED_BY_PROGRAM: Final = (
@@ -57,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
     ignore_eos: bool
     deadline_ms: int | None
     max_age_ms: int | None
+    output: OutputFormat | None = None
 
 
 def read_plan(fields: Fields, limits: BodyLimits, systems: Mapping[str, str], programs: Mapping[str, Sampling]) -> Plan:
@@ -77,7 +80,12 @@ def read_plan(fields: Fields, limits: BodyLimits, systems: Mapping[str, str], pr
         ignore_eos=bool(fields.get(_IGNORE_EOS)),
         deadline_ms=_within(fields, _DEADLINE, "deadline_ms", LONGEST_MS) or None,
         max_age_ms=_within(fields, _MAX_AGE, "max_age_ms", LONGEST_MS) or None,
+        output=_output(cast(bytes, fields.get(_OUTPUT_SCHEMA, b"")), limits),
     )
+
+
+def _output(schema: bytes, limits: BodyLimits) -> OutputFormat | None:
+    return check_output(OutputFormat(schema), limits, "output_schema") if schema else None
 
 
 def _name(fields: Fields, tag: int, param: str) -> str:

@@ -41,6 +41,9 @@ _SEED: Final = 8 << 3 | FIXED64
 
 _REPEATED: Final = frozenset({_MESSAGES}) | REPEATED
 _HEAD: Final = frozenset({_TOKEN_IDS, _MESSAGES, _SYSTEM, _EVENT_TIME, _INGEST_TIME, _TICKET, _SESSION, _SEED})
+_SWAPPED: Final = sys.byteorder == "big"
+_CHAT: Final = Route.CHAT  # a member of an enumeration is dearer to name than a module's own
+_COMPLETIONS: Final = Route.COMPLETIONS
 _NONE: Final[frozenset[int]] = frozenset()
 _ROLE: Final = 1 << 3 | VARINT
 _CONTENT: Final = 2 << 3 | BYTES
@@ -81,16 +84,16 @@ class RequestDecoder:
             plan = self._plans.get(body[end:])
             if plan is None or start == end or plan.system is not None or end - start & 3:
                 return None
-            route = Route.COMPLETIONS
+            route = _COMPLETIONS
             ids = array("I", body[start:end])
-            if sys.byteorder == "big":
+            if _SWAPPED:
                 ids.byteswap()
         else:
             messages, at = _usual_messages(body)
             plan = self._plans.get(body[at:])
             if plan is None or plan.system is not None or not 0 < len(messages) <= self._max_messages:
                 return None
-            route = Route.CHAT
+            route = _CHAT
         return Request(
             route,
             plan.model,
@@ -102,8 +105,10 @@ class RequestDecoder:
             plan.stream,
             False,
             plan.ignore_eos,
-            deadline_ms=plan.deadline_ms,
-            max_age_ms=plan.max_age_ms,
+            False,
+            plan.deadline_ms,
+            plan.max_age_ms,
+            output=plan.output,
         )
 
     def _any(self, body: bytes) -> Request:
@@ -145,6 +150,7 @@ class RequestDecoder:
             ignore_eos=plan.ignore_eos,
             deadline_ms=plan.deadline_ms,
             max_age_ms=plan.max_age_ms,
+            output=plan.output,
             event_time_ms=_unix_ms(head, _EVENT_TIME, "event_time_ms"),
             ingest_time_ms=_unix_ms(head, _INGEST_TIME, "ingest_time_ms"),
             ticket=_visible(head, _TICKET, "ticket", TICKET_CHARACTERS),
@@ -226,7 +232,7 @@ def _token_ids(raw: bytes) -> array[int]:
     if len(raw) % 4:
         raise InvalidRequest("'token_ids' must be four bytes for each token, little-endian.", param="token_ids")
     ids = array("I", raw)
-    if sys.byteorder == "big":
+    if _SWAPPED:
         ids.byteswap()
     return ids
 

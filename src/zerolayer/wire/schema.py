@@ -10,12 +10,16 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
+_UINT64_MASK = 2**64 - 1
+
 
 class Route(StrEnum):
     """The API that a request came through; it decides the shape of the reply."""
 
     CHAT = "chat.completions"
     COMPLETIONS = "completions"
+    MESSAGES = "messages"  # Anthropic's
+    RESPONSES = "responses"
 
 
 class FinishReason(StrEnum):
@@ -23,6 +27,7 @@ class FinishReason(StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
 
 
 class Tier(IntEnum):
@@ -36,17 +41,85 @@ class Tier(IntEnum):
 class Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """One message of a conversation: a segment border in the context, nothing more.
 
-    Decoded straight from JSON, a message with further members is refused: ``openai`` knows what they mean.
+    ``CallTurn`` and ``ToolResult`` add what tools need. Decoded straight from JSON, a message
+    with further members is refused: ``openai`` knows what they mean.
     """
 
     role: str
     content: str
 
 
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
+    """A call that the assistant made. ``arguments`` is JSON text as the model wrote it: it may be invalid or cut."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class CallTurn(Message, frozen=True):
+    """A message of the assistant that calls tools; ``content`` is what it said before."""
+
+    calls: tuple[ToolCall, ...] = ()
+
+
+class ToolResult(Message, frozen=True):
+    """What a tool answered: role "tool". ``name`` is the tool's, "" where neither the client nor the calls tell."""
+
+    call_id: str = ""
+    name: str = ""
+
+
+class Tool(msgspec.Struct, frozen=True, gc=False):
+    """A function that the model may call. ``parameters`` is the JSON text of a JSON schema, b"" for none."""
+
+    name: str
+    description: str = ""
+    parameters: bytes = b""
+    strict: bool = False  # calls made of free will follow ``parameters`` too
+
+
+class ToolMode(StrEnum):
+    """Whether the model calls tools."""
+
+    AUTO = "auto"  # as it likes
+    NONE = "none"
+    REQUIRED = "required"  # at least one
+
+
+class ToolChoice(msgspec.Struct, frozen=True):
+    """``names`` are the tools that may be called, () for all; one named tool is REQUIRED with that name."""
+
+    mode: ToolMode = ToolMode.AUTO
+    names: tuple[str, ...] = ()
+
+
+class OutputFormat(msgspec.Struct, frozen=True, gc=False):
+    """The answer is one JSON value that ``schema``, the JSON text of a JSON schema, allows; b"": any object.
+
+    ``param`` is the member of the request that said so.
+    """
+
+    schema: bytes = b""
+    param: str = "response_format"
+
+
+class CallDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the call number ``index`` of a reply. The first piece of a call has id and name, all others neither.
+
+    ``arguments`` are the next characters of its JSON text, perhaps none.
+    """
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
 class Sampling(msgspec.Struct, frozen=True, gc=False):
     """How the next token is chosen. Zero or one means "off" as noted; every field is range-checked by the decoder.
 
-    Order of application: penalties, temperature, min-p, top-k, top-p, one uniform number.
+    Order of application: bias, minimum, penalties, temperature, min-p, top-k, top-p, one uniform number.
     """
 
     temperature: float = 1.0  # 0 = greedy
@@ -58,10 +131,16 @@ class Sampling(msgspec.Struct, frozen=True, gc=False):
     frequency_penalty: float = 0.0  # 0 = off; over output
     seed: int | None = None  # None: a fresh one
     top_logprobs: int | None = None  # None: no logprobs; 0: the chosen token's only
+    logit_bias: tuple[tuple[int, float], ...] = ()  # token id and what is added to its logit; each id once
+    min_tokens: int = 0  # no end-of-sequence token before that many
+
+
+PromptText = str | Sequence[int]
+"""A text, or its token ids."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, flat: ``messages`` on the chat route, ``prompt`` (text or token ids) on the completions route.
+    """One request, flat: ``prompt`` (text or token ids) on the completions route, ``messages`` on all others.
 
     Ages in milliseconds, points in time in Unix milliseconds; None and "" where the client said nothing.
     """
@@ -69,7 +148,7 @@ class Request(msgspec.Struct, frozen=True):
     route: Route
     model: str
     messages: tuple[Message, ...] = ()
-    prompt: str | Sequence[int] = ""
+    prompt: PromptText = ""
     sampling: Sampling = Sampling()
     max_tokens: int | None = None  # None: the client named none; the guard applies the contract's default
     stop: tuple[str, ...] = ()
@@ -84,6 +163,34 @@ class Request(msgspec.Struct, frozen=True):
     ticket: str = ""
     session: str = ""
     tier: Tier = Tier.DEFAULT
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_tool_calls: bool = True
+    output: OutputFormat | None = None  # None: free text
+    prefill: str = ""  # what the assistant's answer begins with; the model goes on from there
+    fills_slot: bool = False  # an answer that finds no more room in its slot ends there, rather than being refused
+    n: int = 1  # answers to each prompt
+    further: tuple[PromptText, ...] = ()  # prompts beside the first one
+    continuous_usage: bool = False  # every event of a stream tells the usage so far
+
+    @property
+    def answers(self) -> int:
+        """How many generations this asks for."""
+        return self.n * (1 + len(self.further))
+
+    def each(self) -> list[Request]:
+        """A request for every answer, prompt by prompt. The seeds of one prompt's answers follow each other."""
+        if self.answers == 1:
+            return [self]
+        replace, sampling, seed = msgspec.structs.replace, self.sampling, self.sampling.seed
+        samplings = [
+            sampling if seed is None else replace(sampling, seed=(seed + i) & _UINT64_MASK) for i in range(self.n)
+        ]
+        return [
+            replace(self, prompt=prompt, sampling=chosen, n=1, further=())
+            for prompt in (self.prompt, *self.further)
+            for chosen in samplings
+        ]
 
 
 class Alternative(msgspec.Struct, frozen=True):

@@ -52,6 +52,12 @@ def test_each_source_sets_its_own_limit(header, value, expected):
     assert _read(**{header: value}) == expected
 
 
+@pytest.mark.parametrize("header", ["x_stainless_timeout", "x_stainless_read_timeout"])
+@pytest.mark.parametrize("unset", ["NOT_GIVEN", "None"])
+def test_a_timeout_that_an_sdk_prints_as_unset_is_none(header, unset):
+    assert _read(**{header: unset}) == _read()
+
+
 def test_the_body_sets_the_end():
     assert _read(deadline_ms=700) == (5_000, 250, 700)
 

@@ -18,6 +18,7 @@ from zerolayer.guard.deadline.attendance import Attendance
 from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
+from zerolayer.guard.deadline.several import claim_all
 from zerolayer.guard.deadline.tickets import EARLY_NS, Asker, Tickets
 from zerolayer.model.cost import CostTable
 from zerolayer.observe.promises import Promises
@@ -103,6 +104,31 @@ class Admission:
             booking = self._book(wish, asker, terms, now)
         raise self._busy(booking, now)
 
+    def ask_several(self, wish: Wish, count: int) -> list[int]:
+        """``count`` slots from now on, for the same work each; all or none, and nothing is booked.
+
+        Raises ``SlotsBusy`` (429) and ``Infeasible`` (422).
+        """
+        now = self._clock_ns()
+        self.sweep(now)
+        if (why := self._never(wish)) is not None:
+            raise why
+        terms = _terms(wish.limits, now, urgent=wish.tier is Tier.PRIORITY)
+        left = self.calendar.free - count
+        slots = []
+        if wish.tier is not Tier.FLEX or left >= self.calendar.slots // _FLEX_LEAVES:
+            slots = claim_all(self.calendar, wish.most, terms, count)
+            if not slots and wish.least.chunks < wish.most.chunks:
+                slots = claim_all(self.calendar, wish.least, terms, count)
+        if not slots:
+            raise self.refuse_several(count)
+        return slots
+
+    def refuse_several(self, count: int) -> SlotsBusy:
+        """The refusal that tells when so many slots are free, and promises none of them."""
+        wait_ms = max(1, self.calendar.next_free_ms(count))
+        return SlotsBusy(self._message, retry_after_ms=wait_ms)
+
     def resume(self, booking: Booking) -> Grant | None:
         """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
         now = self._clock_ns()
@@ -159,6 +185,8 @@ class Admission:
     def _claim(self, wish: Wish, terms: Terms) -> int:
         """A slot at once, or -1. Nothing is held against somebody who is here for somebody who may not come."""
         calendar, work = self.calendar, wish.most
+        if not calendar.free:
+            return -1
         if wish.tier is Tier.FLEX and calendar.free <= calendar.slots // _FLEX_LEAVES:
             return -1
         slot = calendar.claim(work, terms)
@@ -183,11 +211,11 @@ class Admission:
         share = _FLEX_SHARE if wish.tier is Tier.FLEX else 1.0
         soft = not self.attendance.trusts(credential)
         mine, most = self.tickets.of(credential), share * self._most
-        if calendar.booked >= most and not soft and (last := calendar.last_soft()) is not None:
+        if len(calendar.bookings) >= most and not soft and (last := calendar.last_soft()) is not None:
             self.void(last)
         held = (
             not asker.last
-            and calendar.booked < most
+            and len(calendar.bookings) < most
             and calendar.booked_ns < _BOOKED_SHARE * calendar.slots * calendar.horizon_ns
             and (mine < max(1.0, _A_SENDER * most) or mine == len(self.tickets))
         )

@@ -14,7 +14,7 @@ brings chunks is admitted or booked only where every slack allows them.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
@@ -48,7 +48,7 @@ class Calendar:
         self.reserved = min(reserved, slots)
         self.grace_ns = grace_ns
         self.horizon_ns = horizon_ns
-        self.booked_ns = 0  # slot time that bookings take
+        self.booked_ns, self._strict_booked = 0, 0  # slot time of bookings; how many of them allow no foreign chunk
         self._clock_ns, self._prices = clock_ns, prices
         self._free = list(range(slots - 1, -1, -1))  # a stack: the slot that was used last is the warmest in the caches
         self._occupants = Occupants(slots)
@@ -58,7 +58,6 @@ class Calendar:
         self._follows = [False] * slots  # what runs there was booked
         self._not_before = [0] * slots  # number of the step after which the slot's next booking may begin
         self._booked: list[Booking] = []  # all of them, by start
-        self._strict_booked = 0  # how many of these allow no foreign chunk
         self._bounds = Bounds(self._occupants, self._booked, self._chains, self._not_before)
         self.picture = Picture(self._bounds, self._occupants, self._booked, self._free)
         self._opens = [0] * slots  # for a next booking: the last step of what runs, where nothing is booked
@@ -82,18 +81,19 @@ class Calendar:
         return any(self._occupants.done)
 
     @property
-    def booked(self) -> int:
-        """Starts that are promised and not redeemed."""
-        return len(self._booked)
+    def bookings(self) -> Sequence[Booking]:
+        """Starts that are promised and not redeemed, in their order."""
+        return self._booked
 
-    def next_free_ms(self) -> int:
-        """Milliseconds until the first slot is free: 0 when one is, else at least 1, rounded up."""
-        if self._free:
+    def next_free_ms(self, slots: int = 1) -> int:
+        """Milliseconds until so many slots are free: 0 when they are, else at least 1, rounded up."""
+        if len(self._free) >= slots:
             return 0
         now = self._clock_ns()
         self._refresh(now)
         bounds = self._bounds
-        return max(1, -(-(bounds.end(bounds.alone.index(min(bounds.alone))) - now) // 1_000_000))
+        end = bounds.end(bounds.alone.index(min(bounds.alone))) if slots == 1 else sorted(bounds.ends())[slots - 1]
+        return max(1, -(-(end - now) // 1_000_000))
 
     def last_soft(self) -> Booking | None:
         """The booking that is the first to give way to another one."""

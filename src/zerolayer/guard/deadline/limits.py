@@ -21,6 +21,7 @@ Get = Callable[[bytes], bytes | None]
 _NS_PER_MS: Final = 1_000_000
 _MAX_MS: Final = 86_400_000.0  # a day; longer ones count as a day
 _SDK_DEFAULT_S: Final = 600.0  # of OpenAI's and Anthropic's SDKs: nobody chose it
+_UNSET: Final = frozenset({b"NOT_GIVEN", b"None"})  # as Python's SDKs print a timeout that is left to the client
 _NUMBER: Final = re.compile(rb"-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)
 _GRPC: Final = re.compile(rb"(-?[0-9]{1,8})([HMSmun])")
 _GRPC_MS: Final = {b"H": 3_600_000.0, b"M": 60_000.0, b"S": 1000.0, b"m": 1.0, b"u": 1e-3, b"n": 1e-6}
@@ -122,6 +123,8 @@ def _milliseconds(get: Get, name: bytes) -> float | None:
 
 def _seconds(get: Get, name: bytes) -> float | None:
     """An SDK's own timeout in milliseconds; its default counts as not set."""
+    if get(name) in _UNSET:
+        return None
     value = _number(get, name, "a number of seconds, such as 30")
     return None if value is None or value == _SDK_DEFAULT_S else value * 1000
 

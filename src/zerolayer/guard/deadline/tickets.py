@@ -10,7 +10,7 @@ import itertools
 import secrets
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -74,6 +74,9 @@ class Tickets:
 
     def __len__(self) -> int:
         return len(self._by_ticket)
+
+    def __iter__(self) -> Iterator[Booking]:
+        return iter(tuple(self._by_ticket.values()))
 
     def of(self, credential: Hashable) -> int:
         """How many bookings a sender holds."""

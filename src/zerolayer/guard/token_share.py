@@ -15,7 +15,7 @@ _EVIDENCE: Final = 8
 _MARGIN: Final = 1.2
 
 
-class Lengths:
+class TokenShare:
     """Shares of the upper bound that texts turned out to have."""
 
     def __init__(self) -> None:

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""How many requests a second `zerolayer simulate` decides on one core, from calm to overload. Takes about a minute.
+
+    python bench/simulate.py
+    python bench/simulate.py --requests 200000 --json result.json
+
+A node of 16 slots, steps of 10 ms (30 ms with a chunk), answers of 200 tokens and prompts of 2.5 chunks on average,
+Poisson arrivals. What is refused comes back when it was told to. The rate falls with the share that is refused: only
+there a calendar is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+from zerolayer.check.simulate import Cost, Demand, simulate
+
+COST = Cost(name="node", slots=16, decode_ms=10.0, mixed_ms=30.0, chunk_tokens=512, slot_tokens=100_000)
+MEAN_TOKENS, MEAN_CHUNKS = 200, 2.5
+
+
+def demand(load: float, count: int) -> Demand:
+    """``count`` Poisson arrivals that keep a share of ``load`` of all slots busy."""
+    rng = np.random.default_rng(1)
+    work_ms = MEAN_TOKENS * COST.decode_ms + MEAN_CHUNKS * COST.mixed_ms
+    at_ms = np.cumsum(rng.exponential(work_ms / COST.slots / load, count))
+    chunks = rng.geometric(1 / MEAN_CHUNKS, count)
+    return Demand(at_ms, chunks * float(COST.chunk_tokens), rng.geometric(1 / MEAN_TOKENS, count) * 1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=100_000, help="of each load")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    rows = []
+    print(f"{'load':>5} {'at once':>8} {'later':>7} {'refused':>8} {'requests/s':>11}")
+    for load in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7):
+        work = demand(load, options.requests if load <= 0.4 else options.requests // 10)
+        began = time.process_time()
+        seen = simulate(work, COST, 1)
+        rate = seen.arrivals / (time.process_time() - began)
+        shares = [part / seen.arrivals for part in (seen.met, seen.booked, seen.refused)]
+        rows.append(dict(zip(("load", "met", "booked", "refused", "per_s"), (load, *shares, rate), strict=True)))
+        print(f"{load:>5} {shares[0]:>8.2%} {shares[1]:>7.2%} {shares[2]:>8.2%} {rate:>11,.0f}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps({"version": 1, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Replies in Anthropic's shape: events of a message, or the whole message."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from zerolayer.errors import ZerolayerError
+from zerolayer.front.exchange import JSON, Exchange
+from zerolayer.front.stream import Form
+from zerolayer.front.transcript import Transcript, Transcripts
+from zerolayer.guard.guard import Prompt
+from zerolayer.wire.anthropic_reply import TextBlock, ToolUseBlock, message_body
+from zerolayer.wire.anthropic_stream import MessageWriter
+from zerolayer.wire.http1_reply import server_timing
+from zerolayer.wire.schema import Account, FinishReason, Request, Usage
+
+_CALL_PREFIX: Final = "toolu_"
+_EMPTY: Final = msgspec.Raw(b"{}")
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class MessageAnswers:
+    """Makes the forms of messages; a ``generate.Answer``. ``model`` is the name that replies tell."""
+
+    def __init__(self, model: str, transcripts: Transcripts) -> None:
+        self._model = model
+        self._transcripts = transcripts
+
+    def __call__(self, exchange: Exchange, request: Request, prompt: Prompt) -> tuple[Transcript, Form]:
+        """Of one request that is about to run."""
+        transcript = self._transcripts.of(request, _CALL_PREFIX)
+        if request.stream:
+            writer = MessageWriter(exchange.request_id, self._model, len(prompt.ids))
+            return transcript, MessageEvents(exchange, request, transcript, writer)
+        return transcript, MessageBody(exchange, request, transcript, self._model)
+
+
+class MessageEvents:
+    """Server-sent events. The first token's write carries the HTTP head: what fails before has its own status."""
+
+    def __init__(self, exchange: Exchange, request: Request, transcript: Transcript, writer: MessageWriter) -> None:
+        self._exchange = exchange
+        self._request = request
+        self._transcript = transcript
+        self._writer = writer
+
+    def grow(self, text: str) -> None:
+        """The step's text and calls; ``message_start`` with the first token, whether there is text or not."""
+        events = self._news(text)
+        if events:
+            self._exchange.stream(events)
+
+    def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
+        """What is left, then the stop reason with usage and account, and the end mark."""
+        stop = _stop(reason, self._request, self._transcript, account)
+        self._exchange.end_stream(self._news(text) + self._writer.finish(*stop, usage, account))
+
+    def fail(self, error: ZerolayerError) -> None:
+        """Before the head an error reply; after it an error event and a broken end."""
+        if self._exchange.streaming:
+            self._exchange.break_stream(self._writer.error(error))
+        else:
+            self._exchange.error(error)
+
+    def _news(self, text: str) -> bytes:
+        writer, pieces = self._writer, self._transcript.take_calls()
+        events = writer.text(text)
+        if pieces:
+            events += writer.calls(pieces)
+        return events if self._exchange.streaming else writer.open() + events
+
+
+class MessageBody:
+    """One JSON body, rendered when the last token is there."""
+
+    def __init__(self, exchange: Exchange, request: Request, transcript: Transcript, model: str) -> None:
+        self._exchange = exchange
+        self._request = request
+        self._transcript = transcript
+        self._model = model
+        self._text: list[str] = []
+        self._calls: list[tuple[str, str, list[str]]] = []  # id, name, pieces of the input
+
+    def grow(self, text: str) -> None:
+        """Keep the text and the calls."""
+        self._text.append(text)
+        for piece in self._transcript.take_calls():
+            if piece.name:
+                self._calls.append((piece.id, piece.name, []))
+            self._calls[-1][2].append(piece.arguments)
+
+    def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
+        """The whole message in one write, with the stages in ``server-timing``."""
+        self.grow(text)
+        said = "".join(self._text)
+        content: list[TextBlock | ToolUseBlock] = [TextBlock(said)] if said else []
+        content += [ToolUseBlock(call_id, name, _input("".join(parts))) for call_id, name, parts in self._calls]
+        stop_reason, stop_sequence = _stop(reason, self._request, self._transcript, account)
+        body = message_body(
+            self._exchange.request_id,
+            self._model,
+            content,
+            stop_reason=stop_reason,
+            stop_sequence=stop_sequence,
+            usage=usage,
+            account=account,
+        )
+        self._exchange.reply(200, (JSON, (b"server-timing", server_timing(account.stages_us))), body)
+
+    def fail(self, error: ZerolayerError) -> None:
+        """An error reply with its own status."""
+        self._exchange.error(error)
+
+
+def _stop(reason: FinishReason, request: Request, transcript: Transcript, account: Account) -> tuple[str, str | None]:
+    """``stop_reason`` and ``stop_sequence``."""
+    if reason is FinishReason.TOOL_CALLS:
+        return "tool_use", None
+    if reason is FinishReason.LENGTH:
+        cut = request.max_tokens is not None and account.max_tokens < request.max_tokens
+        return "model_context_window_exceeded" if cut else "max_tokens", None
+    stopped_by = transcript.stopped_by
+    return ("stop_sequence", stopped_by) if stopped_by else ("end_turn", None)
+
+
+def _input(arguments: str) -> msgspec.Raw:
+    """The arguments as the object that they must be; what is no object is wrapped, as Anthropic advises clients to."""
+    if not arguments:
+        return _EMPTY
+    raw = arguments.encode()
+    try:
+        _object.decode(raw)
+    except (ValueError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode({"INVALID_JSON": arguments}))
+    return msgspec.Raw(raw)
