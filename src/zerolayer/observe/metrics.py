@@ -128,7 +128,7 @@ class Metrics:
         )
 
     def _shown(self) -> dict[str, Histogram]:
-        return {"first_token": self.first_token, "between_tokens": self.between_tokens, "end_to_end": self._end_to_end}
+        return {"first_token": self.first_token, "between_tokens": self._between_tokens, "end_to_end": self._end_to_end}
 
     def _left(self) -> dict[str, int]:
         """Clients that left, by when; who was refused left when it did not come for what was booked for it."""
