@@ -175,6 +175,7 @@ class Generator:
     ) -> None:
         verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
         generations = self._guard.confirm(reservation, request, prompts)
+        self._site.metrics.sizes.asked(request.n)
         cancel = partial(self._cancel, reservation.slots)
         replies = []
         for place, (transcript, form) in enumerate(self._forms(exchange, request, prompts, cancel)):

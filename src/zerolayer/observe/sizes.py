@@ -10,6 +10,7 @@ from zerolayer.observe.stages import Stage, StageClock
 
 _NS: Final = 1e-9
 _TOKENS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
+_ANSWERS: Final = (1, 2, 5, 10, 20)
 _STEP_TOKENS: Final = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 _TOKEN_S: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
@@ -26,6 +27,7 @@ class Sizes:
         self._prompt = Histogram(_TOKENS)
         self._generated = Histogram(_TOKENS)
         self._allowed = Histogram(_TOKENS)
+        self._answers = Histogram(_ANSWERS)
         self._step = Histogram(_STEP_TOKENS)
         self._token_time = Histogram(_TOKEN_S)
         self._queue = Histogram(_REQUEST_S)
@@ -33,6 +35,10 @@ class Sizes:
         self._inference = Histogram(_REQUEST_S)
         self._prompt_tokens = 0
         self._cached_tokens = 0
+
+    def asked(self, answers: int) -> None:
+        """A request that will run wants so many answers to each of its prompts."""
+        self._answers.observe(answers)
 
     def started(self, max_tokens: int) -> None:
         """A request gets its slot, for an answer of at most so many tokens."""
@@ -63,6 +69,7 @@ class Sizes:
             ("request_generation_tokens", "Tokens of a finished answer.", self._generated),
             ("request_params_max_tokens", "The longest answer that was allowed.", self._allowed),
             ("request_max_num_generation_tokens", "The same; here no answer outgrows another.", self._allowed),
+            ("request_params_n", "Answers to a prompt.", self._answers),
             ("iteration_tokens_total", "Tokens that a step read and chose.", self._step),
             ("request_time_per_output_token_seconds", "Steps after the first token, by token.", self._token_time),
             ("request_queue_time_seconds", "Waiting for a step border; there is no queue.", self._queue),
