@@ -48,6 +48,18 @@ def test_the_longest_gap_between_two_tokens_is_advertised(serve):
     assert card["zerolayer"]["worst_stall_ms"] >= 1
 
 
+def test_a_machine_that_is_slower_than_the_contract_serves_and_tells_what_it_can_keep(serve):
+    service = serve(step_us=300_000)  # between two tokens the contract allows 250 ms
+    reply = service.ask(chat("hi", max_tokens=2))
+    assert reply.status == 200
+    assert int(re.search(r"per_token=(\d+)", reply.headers["x-zl-deadline-ms"])[1]) >= 300
+
+
+def test_what_a_client_asks_itself_is_never_widened(serve):
+    reply = serve(step_us=300_000).ask(chat("hi", "x-slo-tpot-ms: 200", max_tokens=2))
+    assert (reply.status, reply.json["error"]["code"]) == (422, "infeasible")
+
+
 # Refusals by cause
 
 

@@ -22,6 +22,7 @@ SERVER = [
     for path in sorted((SOURCES / room).glob("**/*.py"))
 ]
 CANARY = "sk-canary-7f3a"
+LARGE = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"description": "x" * 70_000}}}
 
 
 def imported(path: Path) -> set[str]:
@@ -51,13 +52,15 @@ def test_1_a_client_cannot_send_a_chat_template(serve):
         (post("/v1/completions", {"model": "echo", "prompt": "a", "best_of": 10**9}), 400),
         (post("/v1/completions", {"model": "echo", "prompt": ["a"] * 10_000}), 400),
         (post("/v1/completions", {"model": "echo", "prompt": "a", "logprobs": 10**9}), 400),
+        (chat("a", tools=[{"type": "function", "function": {"name": f"f{i}"}} for i in range(129)]), 400),
+        (chat("a", response_format=LARGE), 400),
         (chat("a" * 2_000_000), 413),
         (get("/v1/models", "x: " + "y" * 100_000), 431),
         (post("/v1/chat/completions", b'{"x":' + b"[" * 100_000), 400),
     ],
     ids=[
-        "n", "top_logprobs", "stops", "stop", "max_tokens", "biases", "best_of", "prompts", "logprobs", "body", "head",
-        "depth",
+        "n", "top_logprobs", "stops", "stop", "max_tokens", "biases", "best_of", "prompts", "logprobs", "tools",
+        "schema", "body", "head", "depth",
     ],
 )  # fmt: skip
 def test_2_everything_is_capped_before_it_costs_anything(serve, request_bytes, status):

@@ -12,13 +12,16 @@ from functools import cache
 from pathlib import Path
 
 from zerolayer.check.wire_dump import FORMS
-from zerolayer.errors import HeadersTooLarge, StartupError, ZerolayerError
+from zerolayer.errors import HeadersTooLarge, InvalidRequest, StartupError, ZerolayerError
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.text import vocabulary_file
 from zerolayer.text.decode import Decoder
+from zerolayer.text.grammar import Grammars
 from zerolayer.text.stop import StopMatcher
 from zerolayer.text.template import ChatTemplate
+from zerolayer.text.tool_calls import ToolCallParser
+from zerolayer.text.tool_format import HERMES, LLAMA, MISTRAL, MISTRAL_NAMED
 from zerolayer.text.vocabulary import BYTE_ALPHABET, TokenKind, Vocabulary
 from zerolayer.wire.anthropic import decode_count, decode_messages
 from zerolayer.wire.body_limits import BodyLimits
@@ -30,8 +33,9 @@ from zerolayer.wire.http2_frames import PREFACE, ConnectionFault, settings
 from zerolayer.wire.http2_head import HeadDecoder, MalformedHead
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.protobuf_request import RequestDecoder
-from zerolayer.wire.schema import Message
+from zerolayer.wire.schema import Message, OutputFormat, Request, Route
 
+FORMS_OF_CALLS = (HERMES, LLAMA, MISTRAL, MISTRAL_NAMED)
 _LIMITS = BodyLimits(body_bytes=65_536)
 _CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content | trim }}<|im_end|>\n{% endfor %}"
@@ -204,6 +208,33 @@ def stop(data: bytes) -> None:
     assert not any(stop in got for stop in stops)
 
 
+def calls(data: bytes) -> None:
+    """However an answer is cut, its calls and its text are the same; the first byte chooses the form."""
+    form = FORMS_OF_CALLS[data[0] % len(FORMS_OF_CALLS)] if data else FORMS_OF_CALLS[0]
+    text = data[1:].decode("utf-8", "replace")
+    found = []
+    for pieces in ([text], list(text)):
+        parser = ToolCallParser(form, ("f", "g"), lambda: "id")
+        shown, heard = "", {}
+        for piece in pieces:
+            shown += parser.push(piece)
+            for delta in parser.take():
+                name, arguments = heard.get(delta.index, (delta.name, ""))
+                heard[delta.index] = (name, arguments + delta.arguments)
+        found.append((shown + parser.flush(), heard))
+    assert found[0] == found[1]
+
+
+def schema(data: bytes) -> None:
+    """A schema is taken or refused; what is taken can begin."""
+    try:
+        found = _grammars().of(Request(Route.CHAT, "m", output=OutputFormat(data or b"{")))
+    except InvalidRequest:
+        return
+    assert found is not None
+    assert not found.start().is_error()
+
+
 def dump(data: bytes) -> None:
     """``zerolayer wire`` explains whatever it is given."""
     for ranges in FORMS.values():
@@ -212,7 +243,22 @@ def dump(data: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
-    for target in (http1, http2, hpack, grpc, openai, anthropic, protobuf, gguf, vocabulary, chat, stop, dump)
+    for target in (
+        http1,
+        http2,
+        hpack,
+        grpc,
+        openai,
+        anthropic,
+        protobuf,
+        gguf,
+        vocabulary,
+        chat,
+        stop,
+        calls,
+        schema,
+        dump,
+    )
 }
 
 
@@ -225,6 +271,13 @@ def _begun() -> Http2Protocol:
     protocol = Http2Protocol(_HTTP2_LIMITS)
     protocol.receive(PREFACE + settings({}))
     return protocol
+
+
+@cache
+def _grammars() -> Grammars:
+    words = _vocabulary()
+    words.eos_ids = frozenset({words.special_ids["<|im_end|>"]})
+    return Grammars(words, _Bytes(), HERMES, words.size)
 
 
 class _Bytes:

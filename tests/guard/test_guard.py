@@ -14,7 +14,7 @@ from zerolayer.guard.deadline.limits import of_contract
 from zerolayer.guard.freshness import Freshness
 from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard, Held, Names, Shape
 from zerolayer.model.cost import CostTable
-from zerolayer.wire.schema import Message, Request, Route
+from zerolayer.wire.schema import Message, Request, Route, Sampling
 
 MS = 1_000_000
 SHAPE = Shape(slot_tokens=100, default_max_tokens=50, vocabulary=300, longest_piece_bytes=4, template_tokens=3)
@@ -273,3 +273,63 @@ def test_the_last_attempt_of_a_stock_client_is_told_a_time_and_nothing_is_held_f
         _reserve(guard, _chat(), x_stainless_retry_count="2")
     assert refused.value.ticket is None
     assert not guard.slots.bookings
+
+
+# --- several answers
+
+
+def test_every_answer_has_a_slot_and_the_work_of_its_own_prompt():
+    guard, _ = _guard(slots=4)
+    request = _prompt("ab", further=("cde",), n=2, max_tokens=5)
+    reservation = _reserve(guard, request)
+    generations = guard.confirm(reservation, request, guard.prompts(request))
+    assert len(set(reservation.slots)) == 4
+    assert [len(generation.prompt) for generation in generations] == [2, 2, 3, 3]
+    guard.release(reservation)
+    assert guard.slots.free == 4
+
+
+def test_one_prompt_that_is_too_long_gives_all_slots_back():
+    guard, _ = _guard(slots=4)
+    request = _prompt("ab", further=("a" * 200,), max_tokens=5)
+    reservation = _reserve(guard, request)
+    assert guard.slots.free == 2
+    with pytest.raises(ContextTooLong):
+        guard.confirm(reservation, request, guard.prompts(request))
+    assert guard.slots.free == 4
+
+
+def test_too_few_slots_are_a_refusal_without_a_booking_and_without_tokenising():
+    guard, words = _guard(slots=2)
+    _reserve(guard, _chat())
+    with pytest.raises(SlotsBusy) as refused:
+        _reserve(guard, _chat(n=2))
+    assert refused.value.ticket is None
+    assert refused.value.retry_after_ms >= 1
+    assert (guard.slots.free, len(guard.slots.bookings), words.calls) == (1, 0, 0)
+
+
+def test_a_bias_outside_the_vocabulary_is_refused_by_name():
+    guard, _ = _guard()
+    request = _chat(sampling=Sampling(logit_bias=((300, 1.0),)))
+    with pytest.raises(InvalidRequest) as refused:
+        _admit(guard, request)
+    assert refused.value.param == "logit_bias"
+
+
+def test_a_prompt_that_is_scored_takes_more_chunks_and_each_costs_its_share():
+    guard, _ = _guard(slot_tokens=10_000)
+    guard._cost.scored_share = 0.5
+    plain, scored = guard._work(120, 1), guard._work(120, 1, scored=True)
+    assert (plain.chunks, scored.chunks) == (3, 10)
+    assert scored.chunk_ns == 10 * (plain.full_ns // 2)
+
+
+def test_answers_that_would_hold_each_other_up_for_too_long_are_refused_with_the_reason():
+    guard, _ = _guard(slots=2)
+    assert _reserve(guard, _chat(), x_slo_tpot_ms="1").slots  # one answer has nobody beside it
+    guard, _ = _guard(slots=2)
+    with pytest.raises(Infeasible) as refused:
+        _reserve(guard, _chat(n=2), x_slo_tpot_ms="1")
+    assert refused.value.param == "n"
+    assert guard.slots.free == 2

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from reference.engines import Engines
+from reference.tiny_model import LLAMA_64
 from zerolayer.model.cost import CostTable
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.warm_up import measure
@@ -64,3 +66,21 @@ def test_nothing_is_left_open(slots: int) -> None:
     tried = engine(slots)
     measure(tried, CostTable(slots=slots, chunk_tokens=CHUNK), steps_of(10))
     assert all(slot not in tried._slots for slot in range(slots))
+
+
+@pytest.mark.parametrize(
+    ("scored_ms", "share"),
+    [(30, 0.625), (110, 1.0), (10, 0.3), (9, 0.3)],  # of the 40 ms that a full chunk adds to 10, with a margin
+)
+def test_a_chunk_that_is_scored_is_priced_by_its_share_of_a_full_one(scored_ms: int, share: float) -> None:
+    assert measured(8, 10, 10, 50, scored_ms).scored_share == share
+
+
+def test_where_a_chunk_adds_nothing_a_scored_one_counts_as_a_full_one() -> None:
+    assert measured(8, 10).scored_share == 1.0
+
+
+def test_the_native_engine_has_room_for_every_step_that_is_tried(engines: Engines) -> None:
+    native, cost = engines.open(LLAMA_64), CostTable(slots=4, chunk_tokens=32)
+    measure(native, cost, steps_of(10, 20, 40, 80, 160, 320, 50, 100, 20, 90))
+    assert cost.decode_bound_ns() > 0

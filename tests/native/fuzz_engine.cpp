@@ -108,7 +108,7 @@ class Fuzzer {
     for (int32_t& token : prompt) token = below(7);  // few kinds: prefixes and penalties have something to do
     if (one_in(8)) prompt[below(tokens)] = any(SmallModel::kVocabulary);
     zl::SamplingParameters p{any_float(1.5f), any_float(1.0f), any(50), one_in(4) ? any_float(0.5f) : 0.0f, one_in(2) ? 1.0f : any_float(2.0f),
-                             one_in(2) ? 0.0f : any_float(1.0f), one_in(2) ? 0.0f : any_float(1.0f), random_.bits(), one_in(2) ? -1 : any(22), one_in(3) ? any(5) : 0};
+                             one_in(2) ? 0.0f : any_float(1.0f), one_in(2) ? 0.0f : any_float(1.0f), random_.bits(), one_in(2) ? -1 : any(22), one_in(3) ? any(5) : 0, {}};
     if (one_in(3)) p.bias.push_back({any(SmallModel::kVocabulary), any_float(100.0f)});
     if (one_in(3)) p.temperature = 0.0f;
     const int scores = one_in(4) ? any(22) : -1, prefix = any(kPrefixes), shared = one_in(2) ? 0 : one_in(2) ? 16 : any(kPrefixTokens);

@@ -79,6 +79,12 @@ def test_tools_are_functions() -> None:
     assert not request.parallel_tool_calls
 
 
+def test_tools_that_only_others_could_run_are_not_offered_to_the_model() -> None:
+    hosted = [{"type": "web_search"}, {"type": "namespace", "name": "n", "tools": [FUNCTION]}, {"type": "custom"}]
+    assert [tool.name for tool in respond(tools=[*hosted, FUNCTION]).tools] == ["f"]
+    assert [tool["name"] for tool in told(tools=[*hosted, FUNCTION])["tools"]] == ["f"]
+
+
 def test_some_of_the_tools_may_be_allowed() -> None:
     allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
     assert respond(tools=[FUNCTION], tool_choice=allowed).tool_choice == ToolChoice(ToolMode.REQUIRED, ("f",))
@@ -89,7 +95,7 @@ def test_some_of_the_tools_may_be_allowed() -> None:
     [
         (None, None),
         ({"type": "text"}, None),
-        ({"type": "json_object"}, OutputFormat()),
+        ({"type": "json_object"}, OutputFormat(param="text.format")),
         (
             {"type": "json_schema", "name": "n", "schema": {"type": "integer"}},
             OutputFormat(b'{"type": "integer"}', "text.format.schema"),
@@ -142,8 +148,10 @@ def test_what_needs_a_memory_is_refused_with_the_remedy(members: dict[str, Any],
         ({"temperature": 2.5}, "temperature"),
         ({"top_p": 0}, "top_p"),
         ({"top_logprobs": 21}, "top_logprobs"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
-        ({"tools": [FUNCTION | {"name": "no good"}]}, "tools[0].name"),
+        ({"tools": [{"type": "web_search"}, FUNCTION | {"name": "no good"}]}, "tools[1].name"),
+        ({"tools": [{"type": "web_search"}] * 129}, "tools"),
+        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "mcp"}}, "tool_choice"),
         ({"text": {"format": {"type": "xml"}}}, "text.format.type"),

@@ -169,7 +169,8 @@ class Guard:
         Raises ``InvalidRequest`` 400, ``DeadlineExpired`` 422, ``StaleInput`` 409.
         """
         get = headers.get
-        limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=self._limits)
+        contract = self.admission.promised(self._limits)
+        limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=contract)
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
         # The keyed hash of the process; equal lengths on top of it. Two bodies that collide would share a booking.
         key = (request.route, len(body), hash(body))
@@ -308,7 +309,7 @@ class Guard:
     def _longer(self, wish: Wish, asker: Asker, answers: int) -> SlotsBusy | BeyondHorizon:
         """The refusal of what does not fit now that its length is known: booked like any other."""
         if answers > 1:
-            return self.admission.refuse_several(answers)
+            return self.admission.refuse_several(wish, answers)
         return self.admission.refuse_longer(wish, asker)
 
     def release(self, reservation: Reservation) -> None:
@@ -332,9 +333,9 @@ class Guard:
     def _work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         prices, chunk = self._cost.prices(), self.chunk_tokens
         full_ns = prices.chunk(chunk)
-        if scored:  # more and shorter chunks, none dearer than a full one
-            chunks = -(-prompt_tokens // chunk_of(chunk, scored=True))
-            return Work(chunks, chunks * full_ns, full_ns, max_tokens)
+        if scored:  # more and shorter chunks
+            chunks, each_ns = -(-prompt_tokens // chunk_of(chunk, scored=True)), int(full_ns * self._cost.scored_share)
+            return Work(chunks, chunks * each_ns, each_ns, max_tokens)
         full, rest = divmod(prompt_tokens, chunk)
         return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
 

@@ -75,6 +75,7 @@ class CostTable:
         self._worst = [0.0, 0.0]  # largest backlog of this generation and of the one before
         self._steps = 0
         self._prices: Prices | None = None
+        self.scored_share = 1.0  # of what a full chunk adds to a step: what a chunk of a prompt that is scored adds
 
     def observe(self, *, decode_rows: int, prefill_tokens: int = 0, elapsed_ns: int) -> None:
         """Record one step, which carried a chunk unless ``prefill_tokens`` is 0."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zerolayer.model.cost import CostTable
-from zerolayer.model.engine import Engine, Generation, StepPlan
+from zerolayer.model.engine import Engine, Generation, StepPlan, chunk_of
 from zerolayer.wire.schema import Sampling
 
 _ROWS = 16
 _TRIES = 6  # of one kind of step, where the machine is busy with something else
-_TOKENS = _TRIES + 4
+_TOKENS = 1 + _TRIES + 2 + 2  # of the prompt, and of each kind of step
+_LEAST_SHARE = 0.3  # a quarter of the tokens, and their logits
+_MARGIN = 1.25  # on the share of a chunk that is scored, which few steps say
 _ALIKE = 1.25  # two steps within this of each other are what the engine takes; longer ones were disturbed
 
 
@@ -28,10 +30,10 @@ def measure(engine: Engine, cost: CostTable, clock_ns: Callable[[], int]) -> Non
         _open(engine, slot, 1)
         engine.step(StepPlan((), slot, 1))
 
-    def mixed() -> None:
+    def mixed(tokens: int = chunk, *, scored: bool = False) -> None:
         engine.close(0)
-        _open(engine, 0, chunk)
-        engine.step(StepPlan(others, 0, chunk))
+        _open(engine, 0, tokens, scored=scored)
+        engine.step(StepPlan(others, 0, tokens))
 
     decoding = _tried(lambda: engine.step(StepPlan(rows)), clock_ns, _TRIES)
     for elapsed_ns in _alike(decoding):
@@ -40,13 +42,26 @@ def measure(engine: Engine, cost: CostTable, clock_ns: Callable[[], int]) -> Non
     chunks = _tried(mixed, clock_ns, 2 if disturbed else 1)
     for elapsed_ns in _alike(chunks):  # a shorter chunk stands for a full one
         cost.observe(decode_rows=len(others), prefill_tokens=info.chunk_tokens, elapsed_ns=elapsed_ns)
+    quarter = min(chunk_of(info.chunk_tokens, scored=True), chunk)
+    scored = _tried(lambda: mixed(quarter, scored=True), clock_ns, 2)
+    cost.scored_share = _share(min(scored) - min(decoding), min(chunks) - min(decoding))
     for slot in rows:
         engine.close(slot)
 
 
-def _open(engine: Engine, slot: int, prompt: int) -> None:
+def _open(engine: Engine, slot: int, prompt: int, *, scored: bool = False) -> None:
     sampling = Sampling(temperature=0.0)
-    engine.open(slot, Generation([0] * prompt, sampling, _TOKENS, ignore_eos=True, keep=False))
+    asked = Generation(
+        [0] * prompt, sampling, _TOKENS, ignore_eos=True, keep=False, prompt_logprobs=0 if scored else None
+    )
+    engine.open(slot, asked)
+
+
+def _share(scored_ns: int, full_ns: int) -> float:
+    """What a chunk that is scored adds, as a share of what a full one adds: with a margin, and within what can be."""
+    if full_ns <= 0:
+        return 1.0
+    return min(1.0, max(_LEAST_SHARE, _MARGIN * scored_ns / full_ns))
 
 
 def _tried(step: Callable[[], object], clock_ns: Callable[[], int], tries: int) -> list[int]:

@@ -175,7 +175,7 @@ NB_MODULE(_native, m) {
                       std::vector<int32_t> stops, int min_tokens, const std::vector<std::pair<int32_t, float>>& bias, int prompt_logprobs,
                       int prefix, int shared, bool masked) {
         zl::SamplingParameters p{temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed, top_logprobs,
-                                 min_tokens};
+                                 min_tokens, {}};
         for (const auto& [token, amount] : bias) p.bias.push_back({token, amount});
         e.open(slot, prompt.data(), int(prompt.size()), max_tokens, p, std::move(stops), prompt_logprobs, prefix, shared, masked);
       }, "slot"_a, "prompt"_a, "max_tokens"_a, "temperature"_a, "top_p"_a, "top_k"_a, "min_p"_a, "repetition_penalty"_a,

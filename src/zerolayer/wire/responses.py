@@ -135,11 +135,19 @@ def _top_logprobs(fields: ResponseBody, limits: BodyLimits) -> int | None:
 
 
 def _tools(given: list[FunctionTool], limits: BodyLimits) -> tuple[Tool, ...]:
-    for index, tool in enumerate(given):
-        if tool.type != "function":
-            raise unsupported(f"tools[{index}].type", "only functions, which the client calls itself, are")
-    tools = [Tool(tool.name, tool.description or "", _schema(tool.parameters), tool.strict is True) for tool in given]
-    return check_tools(tools, limits, [f"tools[{index}]" for index in range(len(tools))])
+    """The functions among the tools, which the client calls itself.
+
+    All others are offers that the model cannot take up here, such as a search of the web; they are left out, and the
+    response, which repeats its tools, does not have them.
+    """
+    if len(given) > limits.tools:
+        raise InvalidRequest(f"'tools' must have at most {limits.tools} tools.", param="tools")
+    functions = {f"tools[{index}]": tool for index, tool in enumerate(given) if tool.type == "function"}
+    tools = [
+        Tool(tool.name, tool.description or "", _schema(tool.parameters), tool.strict is True)
+        for tool in functions.values()
+    ]
+    return check_tools(tools, limits, list(functions))
 
 
 def _schema(raw: msgspec.Raw) -> bytes:
@@ -169,7 +177,7 @@ def _output(given: Format | None, limits: BodyLimits) -> OutputFormat | None:
     if given is None or given.type == "text":
         return None
     if given.type == "json_object":
-        return OutputFormat()
+        return OutputFormat(param="text.format")
     if given.type != "json_schema":
         raise unsupported("text.format.type", "only text, json_object and json_schema are")
     schema = _schema(given.schema)

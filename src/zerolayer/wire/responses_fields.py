@@ -45,7 +45,7 @@ class Text(Struct):
 
 
 class FunctionTool(Struct):
-    """One of ``tools``; only those of the type ``function`` pass."""
+    """One of ``tools``; only those of the type ``function`` are offered to the model."""
 
     type: str
     name: str = ""

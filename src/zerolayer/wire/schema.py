@@ -180,7 +180,7 @@ class Request(msgspec.Struct, frozen=True):
 
     def each(self) -> list[Request]:
         """A request for every answer, prompt by prompt. The seeds of one prompt's answers follow each other."""
-        if self.answers == 1:
+        if self.n == 1 and not self.further:
             return [self]
         replace, sampling, seed = msgspec.structs.replace, self.sampling, self.sampling.seed
         samplings = [

@@ -30,6 +30,7 @@ _BOOKED_A_SLOT: Final = 3
 _A_SENDER: Final = 0.75  # of all bookings at most, while others hold some too
 _FLEX_SHARE: Final = 0.5  # of all bookings at most, and it leaves an eighth of the slots to others
 _FLEX_LEAVES: Final = 8
+_ROOM: Final = 1.5  # of what is promised over what was seen, where the contract asks for more than the machine has
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -76,6 +77,19 @@ class Admission:
         self._told_ns = 0  # for whom nothing is held, not before that
         self._most = _BOOKED_A_SLOT * calendar.slots
 
+    def promised(self, contract: Limits) -> Limits:
+        """The contract's limits, as far as this machine can keep them: for requests that set none of their own.
+
+        A step that takes longer than the contract allows between two tokens would be a reason to refuse everybody, for
+        good: what is refused is never measured again.
+        """
+        prices = self._cost.prices()
+        gap_ns = int(prices.stall_ns * _ROOM)
+        first_ns = int((prices.stall_ns + prices.reserve_ns) * _ROOM)
+        if gap_ns <= contract.per_token_ns and first_ns <= contract.first_token_ns:
+            return contract
+        return Limits(max(first_ns, contract.first_token_ns), max(gap_ns, contract.per_token_ns), contract.end_ns)
+
     def ask(self, wish: Wish, asker: Asker) -> Grant | Booking:
         """A grant, or the redeemed booking of a client that is to be held until ``resume`` gives the grant.
 
@@ -113,6 +127,13 @@ class Admission:
         self.sweep(now)
         if (why := self._never(wish)) is not None:
             raise why
+        stall_ns = self._cost.prices().stall_ns
+        if wish.limits.per_token_ns < stall_ns:
+            raise Infeasible(
+                f"the prompts of several answers may hold each other's tokens up for {stall_ns / _NS_PER_MS:.0f} ms, "
+                f"and the request allows {wish.limits.per_token_ns / _NS_PER_MS:.0f} ms; allow more, or ask for one",
+                param="n",
+            )
         terms = _terms(wish.limits, now, urgent=wish.tier is Tier.PRIORITY)
         left = self.calendar.free - count
         slots = []
@@ -121,12 +142,16 @@ class Admission:
             if not slots and wish.least.chunks < wish.most.chunks:
                 slots = claim_all(self.calendar, wish.least, terms, count)
         if not slots:
-            raise self.refuse_several(count)
+            raise self.refuse_several(wish, count)
         return slots
 
-    def refuse_several(self, count: int) -> SlotsBusy:
-        """The refusal that tells when so many slots are free, and promises none of them."""
-        wait_ms = max(1, self.calendar.next_free_ms(count))
+    def refuse_several(self, wish: Wish, count: int) -> SlotsBusy | BeyondHorizon:
+        """The refusal that tells when so many slots are free and one could start, and promises none of them."""
+        now = self._clock_ns()
+        start = self.calendar.book(wish.least, _terms(wish.limits, now, urgent=False), hold=False)
+        if start is None:
+            return BeyondHorizon("the slots cannot start this request in time; give it more time, or send it later")
+        wait_ms = max(1, -(-(start.start_ns - now) // _NS_PER_MS), self.calendar.next_free_ms(count))
         return SlotsBusy(self._message, retry_after_ms=wait_ms)
 
     def resume(self, booking: Booking) -> Grant | None:
