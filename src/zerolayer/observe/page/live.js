@@ -108,6 +108,10 @@ function showCounts() {
     const n = m.bookings[name] || 0;
     cells(row($("bookings"), name, text), [[count(n), n ? "" : "quiet"]]);
   }
+  const came = ["kept", "early", "late", "broken"].reduce((sum, name) => sum + (m.bookings[name] || 0), 0);
+  const sent = (m.refused.slots_busy || 0) - (m.bookings.early || 0);
+  cells(row($("bookings"), "served", "of those that came, served"), [[came ? `${(100 * m.bookings.kept / came).toFixed(1)} %` : "–", came ? "" : "quiet"]]);
+  cells(row($("bookings"), "ratio", "retries for a refusal"), [[sent > 0 ? (came / sent).toFixed(2) : "–", sent > 0 ? "" : "quiet"]]);
   const kept = m.deadlines.true || 0, missed = m.deadlines.false || 0;
   const rows = [["kept", "deadlines kept", kept], ["missed", "deadlines missed", missed],
     ["prefill", "clients left before a token", m.abandoned.prefill || 0], ["decode", "clients left during a reply", m.abandoned.decode || 0]];
