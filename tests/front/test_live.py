@@ -100,3 +100,16 @@ def test_a_viewer_is_no_abandoned_request(echo):
     expect_soon(lambda: echo.on_loop(lambda: echo.server.live.viewers) == 0)
     page = echo.ask(get("/metrics"), echo.server.admin_port).body.decode()
     assert 'zerolayer:abandoned_total{model_name="echo",phase="prefill"} 0\n' in page
+
+
+def test_a_client_that_leaves_a_reply_is_counted_once(echo):
+    echo.hold_steps()
+    with echo.connect() as client:
+        client.sendall(chat("hello", stream=True))
+        expect_soon(lambda: echo.running() == 1)
+        echo.step(2)
+        client.recv(65536)
+    expect_soon(lambda: echo.running() == 0)
+    page = echo.ask(get("/metrics"), echo.server.admin_port).body.decode()
+    assert 'zerolayer:abandoned_total{model_name="echo",phase="decode"} 1\n' in page
+    assert 'zerolayer:abandoned_total{model_name="echo",phase="prefill"} 0\n' in page
