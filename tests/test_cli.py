@@ -197,6 +197,6 @@ def test_the_module_is_the_command() -> None:
 def test_the_readme_lists_the_commands_that_exist_and_no_others(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["--help"])
-    commands = re.findall(r"^    ([a-z0-9]+) ", capsys.readouterr().out, re.MULTILINE)
+    commands = re.findall(r"^    ([a-z0-9]+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `zerolayer ([a-z0-9]+)", readme, re.MULTILINE) == commands

@@ -75,7 +75,7 @@ def start() -> Iterator[type[Process]]:
 def test_the_greeting_says_where_what_and_how_to_try(start):
     greeting = start().greeting
     words = ("ready", "address", "metrics", "model     echo", "kernels", "1 thread\n", "time slice", "slots     2 of")
-    for word in words:
+    for word in (*words, "watch     http://127.0.0.1:"):
         assert word in greeting
 
 

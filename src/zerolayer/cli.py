@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     contract.add_argument("--json", action="store_true", help="print JSON instead")
     contract.set_defaults(run=_contract)
     _add_wire(commands)
+    _add_dashboards(commands)
     from zerolayer.check.arguments import add_checks
 
     add_checks(commands)
@@ -140,6 +141,15 @@ def _add_wire(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     wire.add_argument("--as", dest="form", metavar="FORM", default="", help="what it is; default: guessed")
     wire.add_argument("--json", action="store_true", help="print JSON instead")
     wire.set_defaults(run=_wire)
+
+
+def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "Write a Grafana dashboard, Prometheus recording and alert rules, and the rules' tests."
+    dashboards = commands.add_parser(
+        "dashboards", help="write dashboards and alerts", description=text, allow_abbrev=False
+    )
+    dashboards.add_argument("--out", metavar="FOLDER", default="deploy", help="where to; default deploy")
+    dashboards.set_defaults(run=_dashboards)
 
 
 def _port(text: str) -> int:
@@ -208,6 +218,13 @@ def _wire(options: argparse.Namespace) -> int:
     else:
         for line in lines(ranges):
             print(line)
+    return 0
+
+
+def _dashboards(options: argparse.Namespace) -> int:
+    from zerolayer.observe.dashboard_files import write
+
+    print("\n".join(write(options.out)))
     return 0
 
 

@@ -13,8 +13,10 @@ import time
 import pytest
 
 from zerolayer import AsyncClient, Client
+from zerolayer.client.address import Address, Patience
 from zerolayer.client.errors import BadReply, CutStream, DeadlinePassed, NotReachable, Refused
 from zerolayer.client.service import Clocks
+from zerolayer.client.transport import get
 
 HI = [{"role": "user", "content": "Hi"}]
 
@@ -230,3 +232,15 @@ def test_a_node_that_answers_nonsense_is_replaced(scripted, http) -> None:
             break
     assert answer.attempts.nodes == (broken.url, answering.url)
     assert answer.attempts.unanswered == 1
+
+
+def test_lines_of_a_reply_come_whole_however_they_were_cut(scripted, http) -> None:
+    patience = Patience(10, None, time.monotonic_ns)
+    address = Address.parse(scripted(http.chunked(b"one\ntw", b"o\r\n", b"\nlast")).url)
+    assert list(get(address, "/live", patience).lines(patience)) == [b"one\n", b"two\r\n", b"\n", b"last"]
+
+
+def test_a_path_that_is_not_there_is_a_refusal(scripted, http) -> None:
+    address = Address.parse(scripted(http.whole("404 Not Found", b"{}")).url)
+    with pytest.raises(Refused, match="status 404"):
+        get(address, "/live", Patience(10, None, time.monotonic_ns))

@@ -7,12 +7,17 @@ import argparse
 Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers returns has no public name
 
 
+_ADMIN = "http://127.0.0.1:8001"
+
+
 def add_checks(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add ``pulse``, ``compare``, ``simulate`` and ``doctor``."""
+    """Add ``pulse``, ``compare``, ``simulate``, ``doctor``, ``watch`` and ``sla``."""
     _add_pulse(commands)
     _add_compare(commands)
     _add_simulate(commands)
     _add_doctor(commands)
+    _add_watch(commands)
+    _add_sla(commands)
 
 
 def _add_pulse(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -88,6 +93,23 @@ def _add_doctor(commands: Commands[argparse.ArgumentParser]) -> None:
     doctor = commands.add_parser("doctor", help="examine this machine", description=text, allow_abbrev=False)
     doctor.add_argument("--json", action="store_true", help="print JSON instead")
     doctor.set_defaults(run=_doctor)
+
+
+def _add_watch(commands: Commands[argparse.ArgumentParser]) -> None:
+    text = "Show a running server's last minute and its slots, as they move. The same for a browser: the admin address."
+    watch = commands.add_parser("watch", help="watch a running server", description=text, allow_abbrev=False)
+    watch.add_argument("url", metavar="URL", nargs="?", default=_ADMIN, help=f"its admin address; default {_ADMIN}")
+    watch.add_argument("--once", action="store_true", help="print one picture and end")
+    watch.set_defaults(run=_watch)
+
+
+def _add_sla(commands: Commands[argparse.ArgumentParser]) -> None:
+    text = "Write the service's SLA page from its contract and from what a running server measured."
+    sla = commands.add_parser("sla", help="write the service's SLA page", description=text, allow_abbrev=False)
+    sla.add_argument("url", metavar="URL", nargs="?", default=_ADMIN, help=f"its admin address; default {_ADMIN}")
+    sla.add_argument("--contract", metavar="FILE", help="contract file; default contract.toml if it exists")
+    sla.add_argument("--html", action="store_true", help="write HTML in place of Markdown")
+    sla.set_defaults(run=_sla)
 
 
 def _count(text: str) -> int:
@@ -219,3 +241,15 @@ def _doctor(options: argparse.Namespace) -> int:
     from zerolayer.check.doctor_command import run
 
     return run(json=options.json)
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from zerolayer.check.watch import watch
+
+    return watch(options.url, once=options.once)
+
+
+def _sla(options: argparse.Namespace) -> int:
+    from zerolayer.check.sla_command import run
+
+    return run(options.url, options.contract, html=options.html)

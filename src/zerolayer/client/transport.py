@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
 from zerolayer.client.address import Address, Patience
 from zerolayer.client.errors import BadReply
+from zerolayer.client.head import read_head, refused
 from zerolayer.client.http1 import ReplyReader
 
 READ_BYTES: Final = 1 << 16
@@ -50,6 +52,15 @@ class Exchange:
             self.close()
         return bytes(body)
 
+    def lines(self, patience: Patience) -> Iterator[bytes]:
+        """The body's lines, each with its line feed, as they come. Raises as ``read`` does."""
+        rest = b""
+        while piece := self.read(patience):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from (line + b"\n" for line in whole)
+        if rest:
+            yield rest
+
     def close(self) -> None:
         """Close the connection. Idempotent."""
         with suppress(OSError):
@@ -79,6 +90,15 @@ def send(address: Address, request: bytes, patience: Patience, tls: ssl.SSLConte
         connection.close()
         raise
     return Exchange(connection, reply, first)
+
+
+def get(address: Address, path: str, patience: Patience) -> Exchange:
+    """Ask for ``path``; return when the head of a reply of 200 is there. Raises ``Refused``, and as ``send`` does."""
+    exchange = send(address, address.request("GET", path, {}, b""), patience, None)
+    if exchange.reply.status != 200:
+        head = read_head(exchange.reply.status, exchange.reply.headers)
+        raise refused(head, exchange.read_all(patience))
+    return exchange
 
 
 def _connect(address: Address, patience: Patience, tls: ssl.SSLContext | None) -> socket.socket:

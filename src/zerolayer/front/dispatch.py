@@ -87,12 +87,17 @@ class Dispatcher:
         """Slot tokens in use."""
         return sum(running.used_tokens for running in self._running if running is not None)
 
+    def since_ns(self) -> list[int]:
+        """By slot, when the first byte of its request was read; 0 where none is running."""
+        return [0 if running is None else running.stages.started_ns for running in self._running]
+
     def start(self, slot: int, generation: Generation, running: Running) -> None:
         """Put a request into its claimed slot."""
         self._running[slot] = running
         self._metrics.admitted(len(generation.prompt))
         if self._charges is not None:
             self._charges.meter.begin(slot, running.tenant)
+        self._metrics.sizes.started(generation.max_tokens)
         self._steps.admit(slot, generation)
 
     def cancel(self, slot: int) -> None:
@@ -111,6 +116,7 @@ class Dispatcher:
             self._metrics.step(report.program, len(report.tokens))
             if self._charges is not None:
                 self._charge(self._charges, report)
+            self._metrics.sizes.step(len(report.tokens) + report.prefill_tokens)
             if report.decode:  # whoever decodes got its last token from the step before
                 self._metrics.gap(ended - self._ended_ns, len(report.decode))
             self._ended_ns = ended

@@ -221,6 +221,8 @@ class Exchange:
         self._leave(Stage.WAIT)
         self._file(_OK if self.streaming else 0)
         if on_gone is not None:
+            if not self._parked:
+                self._site.metrics.abandoned(self.stages)
             on_gone()
 
     @property

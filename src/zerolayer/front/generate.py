@@ -195,6 +195,7 @@ class Generator:
     ) -> None:
         verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
         generations = self._guard.confirm(reservation, request, prompts)
+        self._site.metrics.sizes.asked(request.n)
         hold = reservation.hold
         together = Together(hold, request.answers, request.n) if request.answers > 1 else None
         cancel = partial(self._cancel, reservation.slots, together)

@@ -48,6 +48,7 @@ def greeting(contract: Contract, name: str, server: Running, *, loop: str) -> st
     host = contract.listen.host
     scheme = "https" if contract.listen.certificate else "http"
     address = f"{scheme}://{_ANY.get(host, f'[{host}]' if ':' in host else host)}:{server.port}"
+    admin = f"http://{contract.listen.admin.rpartition(':')[0]}:{server.admin_port}/"
     question = [{"role": "user", "content": "Why is the sky blue?"}]
     body = json.dumps({"model": name, "stream": True, "messages": question})
     threads = f"{info.threads} thread{'s' if info.threads != 1 else ''}"
@@ -55,7 +56,8 @@ def greeting(contract: Contract, name: str, server: Running, *, loop: str) -> st
         f"zerolayer {zerolayer.__version__} is ready ({process_age_s():.2f} s after the process started)",
         f"  address   {address}/v1",
         *([f"  socket    {contract.listen.unix}"] if contract.listen.unix else []),
-        f"  metrics   http://{contract.listen.admin.rpartition(':')[0]}:{server.admin_port}/metrics",
+        f"  watch     {admin}",
+        f"  metrics   {admin}metrics",
         f"  keys      {_keys(contract)}",
         f"  ledger    {server.ledger_folder or 'none; --ledger FOLDER keeps a record of every request'}",
         f"  model     {name}",

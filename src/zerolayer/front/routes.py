@@ -51,7 +51,7 @@ class _Decision(msgspec.Struct, frozen=True):
 
 
 class Routes:
-    """``table`` is path -> method -> action; a path that ends in ``/`` stands for everything below it.
+    """``table`` is path -> method -> action; a path that ends in ``/`` stands for all below it, ``/`` for itself.
 
     ``calls`` are gRPC's paths, told from the others by the request's content type. With a ``doorkeeper`` no path says
     anything to whoever has no key, not even that it does not exist.
@@ -76,7 +76,7 @@ class Routes:
     def offer(self, path: str, actions: Mapping[str, Action]) -> None:
         """Answer at ``path``, which is a row of the table."""
         self._decisions.clear()
-        places = self._below if path.endswith("/") else self._exact
+        places = self._below if path != "/" and path.endswith("/") else self._exact
         places[path] = _Place.of(actions)
 
     def check(self, exchange: Exchange) -> ZerolayerError | None:

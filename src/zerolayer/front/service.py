@@ -156,10 +156,12 @@ def service_table(
     }
 
 
-def admin_table(render_metrics: Callable[[], bytes], health: Health) -> dict[str, Mapping[str, Action]]:
-    """What only this machine may ask."""
+def admin_table(
+    render_metrics: Callable[[], bytes], health: Health, page: Mapping[str, Mapping[str, Action]]
+) -> dict[str, Mapping[str, Action]]:
+    """What only this machine may ask; ``page`` is the live page's."""
 
     def metrics(exchange: Exchange) -> None:
         exchange.reply(200, ((b"content-type", CONTENT_TYPE), _NO_STORE), render_metrics())
 
-    return {"/metrics": {"GET": metrics}, **health.table()}
+    return {"/metrics": {"GET": metrics}, **page, **health.table()}

@@ -130,6 +130,7 @@ class Reply:
         self._close()
         self._form.finish(text, reason, account, usage)
         self._metrics.finished(reason.value, self.stages)
+        self._metrics.sizes.finished(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, self.stages)
 
     def fail(self, error: ZerolayerError) -> None:
         """End with an error."""

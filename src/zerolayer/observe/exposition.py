@@ -21,6 +21,16 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += times
         self._sum += value * times
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Values by bucket, not cumulative; the last bucket is open."""
+        return tuple(self._counts)
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Upper bounds of all buckets but the last."""
+        return self._bounds
+
     def lines(self, name: str, labels: str) -> Iterator[str]:
         """The samples, without HELP and TYPE."""
         total = 0

@@ -41,6 +41,11 @@ class GlueMeter:
         """Wall time with at least one request in flight, up to now."""
         return self._busy_ns + (max(0, now_ns - self._opened_ns) if self._in_flight else 0)
 
+    @property
+    def arithmetic_ns(self) -> int:
+        """The part of the busy time that lay inside steps."""
+        return self._arithmetic_ns
+
     def share(self, now_ns: int) -> float | None:
         """Fraction of the busy time that was not arithmetic, 0 to 1; None when the server was never busy."""
         busy = self.busy_ns(now_ns)

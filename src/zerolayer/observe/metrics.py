@@ -11,8 +11,12 @@ from typing import Final
 
 import msgspec
 
+from zerolayer.errors import BeyondHorizon, SlotsBusy
 from zerolayer.observe.exposition import Histogram, escape, family, head, single
+from zerolayer.observe.live import Totals
+from zerolayer.observe.process import process_lines
 from zerolayer.observe.promises import Promises
+from zerolayer.observe.sizes import Sizes
 from zerolayer.observe.stages import STAGE_NAMES, Stage, StageClock
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -27,6 +31,7 @@ _REQUEST_S: Final = (
     0.01, 0.025, 0.05, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0,
 )  # fmt: skip
 _NS: Final = 1e-9
+_LACK_OF_SLOTS: Final = (SlotsBusy.code, BeyondHorizon.code)
 
 
 class ProgramState(msgspec.Struct, frozen=True):
@@ -61,8 +66,12 @@ class Gauges(msgspec.Struct, frozen=True):
     used_tokens: int = 0
     total_tokens: int = 1
     free_slots: int = 0
+    slots: int = 0
+    slot_tokens: int = 0
     connections: int = 0
     glue_share: float | None = None
+    busy_ns: int = 0
+    arithmetic_ns: int = 0
     programs: ProgramState = ProgramState()
     cores: int = 0
     accounted_ns: int = 0  # wall time that ``compute_ns`` is about
@@ -78,6 +87,7 @@ class Metrics:
     def __init__(self, model_name: str) -> None:
         self._labels = f'model_name="{escape(model_name)}"'
         self.promises = Promises()
+        self.sizes = Sizes()
         self.first_token = Histogram(_FIRST_TOKEN_S)
         self._between_tokens = Histogram(_BETWEEN_TOKENS_S)
         self._end_to_end = Histogram(_REQUEST_S)
@@ -86,6 +96,7 @@ class Metrics:
         self._generation_tokens = 0
         self._finished: dict[str, int] = {"stop": 0, "length": 0, "tool_calls": 0, "abort": 0, "error": 0}
         self._refused: dict[str, int] = {}
+        self._abandoned: dict[str, int] = {"prefill": 0, "decode": 0}
         self._steps: dict[str, int] = {}
         self._stage_ns = [0] * len(Stage)
 
@@ -115,6 +126,37 @@ class Metrics:
         """A request ended with an error of its own; ``code`` is one of the error tree's, so the label stays bounded."""
         self._refused[code] = self._refused.get(code, 0) + 1
 
+    def abandoned(self, stages: StageClock) -> None:
+        """A client left before its reply was complete."""
+        self._abandoned["prefill" if stages.computing is Stage.PREFILL else "decode"] += 1
+
+    def bounds_s(self) -> dict[str, tuple[float, ...]]:
+        """The buckets of ``totals``' histograms, seconds."""
+        return {name: histogram.bounds for name, histogram in self._shown().items()}
+
+    def totals(self, busy_ns: int, arithmetic_ns: int) -> Totals:
+        """Everything so far, for the live page."""
+        return Totals(
+            stage_ns=tuple(self._stage_ns),
+            histograms={name: histogram.counts for name, histogram in self._shown().items()},
+            finished=dict(self._finished),
+            refused=dict(self._refused),
+            steps=dict(self._steps),
+            tokens=self._generation_tokens,
+            bookings=self.promises.outcomes(),
+            deadlines=self.promises.deadlines(),
+            abandoned=self._left(),
+            busy_ns=busy_ns,
+            arithmetic_ns=arithmetic_ns,
+        )
+
+    def _shown(self) -> dict[str, Histogram]:
+        return {"first_token": self.first_token, "between_tokens": self._between_tokens, "end_to_end": self._end_to_end}
+
+    def _left(self) -> dict[str, int]:
+        """Clients that left, by when; who was refused left when it did not come for what was booked for it."""
+        return {"refused": self.promises.outcomes()["no_show"], **self._abandoned}
+
     def render(self, gauges: Gauges) -> bytes:
         """The whole page."""
         return ("\n".join(self._lines(gauges)) + "\n").encode()
@@ -141,7 +183,19 @@ class Metrics:
             self._finished.items(),
         )
         yield from self._histogram("vllm:request_prefill_time_seconds", "Steps up to the first token.", self._prefill)
+        yield from self.sizes.lines(labels)
+        refused = sum(self._refused.get(code, 0) for code in _LACK_OF_SLOTS)
+        yield from single("vllm:admission_rejections_total", "counter", "Refused for lack of slots.", labels, refused)
+        yield from single("vllm:num_preemptions_total", "counter", "Always 0: a slot is kept to the end.", labels, 0)
+        yield from single(
+            "vllm:cache_config_info",
+            "gauge",
+            "A slot is one block.",
+            f'{labels},block_size="{gauges.slot_tokens}",num_gpu_blocks="{gauges.slots}"',
+            1,
+        )
         yield from self._own_lines(gauges)
+        yield from process_lines(labels)
 
     def _own_lines(self, gauges: Gauges) -> Iterator[str]:
         labels = self._labels
@@ -179,10 +233,24 @@ class Metrics:
         yield from single("zerolayer:auth_cache_misses_total", "counter", "Keys looked at.", labels, keys.misses)
         yield from single("zerolayer:auth_verifications_total", "counter", "Signatures.", labels, keys.verified)
         yield from single("zerolayer:limited_total", "counter", "Requests over a limit.", labels, keys.limited)
+        changing = gauges.slots - gauges.free_slots - gauges.running
+        states = {"free": gauges.free_slots, "running": gauges.running, "changing": max(0, changing)}
+        yield from family("zerolayer:slots", "gauge", "Slots by what they do.", labels, "state", states.items())
+        yield from single(
+            "zerolayer:kv_fragmentation_ratio", "gauge", "Always 0: a slot is one piece of memory.", labels, 0
+        )
+        yield from family(
+            "zerolayer:abandoned_total", "counter", "Clients that left.", labels, "phase", self._left().items()
+        )
         yield from single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
         yield from single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)
         yield from self._compute_lines(gauges)
         yield from self.promises.lines(labels)
+        for name, about, spent in (
+            ("busy_seconds_total", "Wall time with a request in flight.", gauges.busy_ns),
+            ("arithmetic_seconds_total", "The part of it that lay inside steps.", gauges.arithmetic_ns),
+        ):
+            yield from single(f"zerolayer:{name}", "counter", about, labels, spent * _NS)
         if gauges.glue_share is not None:
             yield from single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
 

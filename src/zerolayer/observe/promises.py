@@ -59,6 +59,14 @@ class Promises:
         """A refusal was written, so long after the request's first byte."""
         self._refusals.observe(elapsed_ns * _NS)
 
+    def outcomes(self) -> dict[str, int]:
+        """Bookings by what became of them."""
+        return dict(self._bookings)
+
+    def deadlines(self) -> dict[str, int]:
+        """Deadlines of admitted requests: ``true`` were kept."""
+        return dict(self._deadlines)
+
     def lines(self, labels: str) -> Iterator[str]:
         """The samples with HELP and TYPE."""
         for name, about, label, values in (

@@ -65,6 +65,11 @@ class StageClock:
         self._computing = Stage.DECODE
 
     @property
+    def computing(self) -> Stage:
+        """``PREFILL`` until the first token, then ``DECODE``."""
+        return self._computing
+
+    @property
     def elapsed_ns(self) -> int:
         """First byte to the last mark; equals the sum of ``spent_ns``."""
         return self._last_ns - self.started_ns

@@ -43,6 +43,7 @@ from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.guarding import build_guard
 from zerolayer.serve.records import Records
 from zerolayer.serve.tables import Rooms, Tables
+from zerolayer.serve.viewing import Viewing
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
@@ -94,7 +95,9 @@ class Server:
             self.keeping,
         )
         doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
-        self.tables = Tables(rooms, self._clock_ns, self._render_metrics, doorkeeper)
+        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue)
+        self.live = viewing.page(loaded.name, self.info, self._clock_ns)
+        self.tables = Tables(rooms, self._clock_ns, self._render_metrics, self.live, doorkeeper)
         self.calls = self.tables.calls
         self.grpc_health = self.tables.grpc_health
         admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
@@ -230,16 +233,20 @@ class Server:
         return b"free=%d;next_ms=%d;derate=1.00;epoch=0" % (self.slots.free, self.slots.next_free_ms())
 
     def _render_metrics(self) -> bytes:
-        info, ledger = self.info, self.records.ledger
-        self.meter.rest(self.steps.step_began_ns or self._clock_ns())
+        info, now, ledger = self.info, self._clock_ns(), self.records.ledger
+        self.meter.rest(self.steps.step_began_ns or now)
         return self.metrics.render(
             Gauges(
                 running=self.dispatcher.running,
                 used_tokens=self.dispatcher.used_tokens,
                 total_tokens=info.slots * info.slot_tokens,
                 free_slots=self.slots.free,
+                slots=info.slots,
+                slot_tokens=info.slot_tokens,
                 connections=len(self.connections),
-                glue_share=self.glue.share(self._clock_ns()),
+                glue_share=self.glue.share(now),
+                busy_ns=self.glue.busy_ns(now),
+                arithmetic_ns=self.glue.arithmetic_ns,
                 programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
                 cores=self.meter.cores,
                 accounted_ns=self.meter.wall_ns,
@@ -268,6 +275,7 @@ class Server:
         if self.keyring is not None:
             self.keyring.look()
         self.book.sweep(now)
+        self.live.sweep(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:

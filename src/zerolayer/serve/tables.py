@@ -29,6 +29,7 @@ from zerolayer.front.keeping import Keeping
 from zerolayer.front.leases import ADMIN_PATH as ADMIN_LEASES
 from zerolayer.front.leases import PATH as LEASES
 from zerolayer.front.leases import Leases
+from zerolayer.front.live import LivePage
 from zerolayer.front.responses import ResponseAnswers, Responses
 from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
@@ -60,13 +61,17 @@ class Rooms:
 
 
 class Tables:
-    """All answers of one server; ``render_metrics`` gives the body of ``/metrics``, ``doorkeeper`` asks for keys."""
+    """All answers of one server.
+
+    ``render_metrics`` gives the body of ``/metrics``, ``live`` the live page; ``doorkeeper`` asks for keys.
+    """
 
     def __init__(
         self,
         rooms: Rooms,
         clock_ns: Callable[[], int],
         render_metrics: Callable[[], bytes],
+        live: LivePage,
         doorkeeper: Doorkeeper | None = None,
     ) -> None:
         self._rooms = rooms
@@ -82,7 +87,7 @@ class Tables:
         leases = Leases(guard.budgets)
         self.service_paths = self._service(counter, health)
         between_nodes = {LEASES: {"POST": leases.service}}
-        admin = {**admin_table(render_metrics, health), ADMIN_LEASES: {"POST": leases.admin}}
+        admin = {**admin_table(render_metrics, health, live.table()), ADMIN_LEASES: {"POST": leases.admin}}
         self.routers = self._build_routers({**self.service_paths, **between_nodes}, admin)
 
     def _service(self, counter: TokenCounter, health: Health) -> dict[str, Mapping[str, Action]]:

@@ -22,6 +22,7 @@ from zerolayer.guard.deadline.bounds import Bounds
 from zerolayer.guard.deadline.chains import is_next, latest
 from zerolayer.guard.deadline.demands import Demands
 from zerolayer.guard.deadline.occupants import Occupants
+from zerolayer.guard.deadline.picture import Picture
 from zerolayer.model.cost import Prices
 
 _ROUNDS = 24  # of looking for a start that suits everybody
@@ -47,7 +48,7 @@ class Calendar:
         self.reserved = min(reserved, slots)
         self.grace_ns = grace_ns
         self.horizon_ns = horizon_ns
-        self.booked_ns = 0  # slot time that bookings take
+        self.booked_ns, self._strict_booked = 0, 0  # slot time of bookings; how many of them allow no foreign chunk
         self._clock_ns, self._prices = clock_ns, prices
         self._free = list(range(slots - 1, -1, -1))  # a stack: the slot that was used last is the warmest in the caches
         self._occupants = Occupants(slots)
@@ -57,8 +58,8 @@ class Calendar:
         self._follows = [False] * slots  # what runs there was booked
         self._not_before = [0] * slots  # number of the step after which the slot's next booking may begin
         self._booked: list[Booking] = []  # all of them, by start
-        self._strict_booked = 0  # how many of these allow no foreign chunk
         self._bounds = Bounds(self._occupants, self._booked, self._chains, self._not_before)
+        self.picture = Picture(self._bounds, self._occupants, self._booked, self._free)
         self._opens = [0] * slots  # for a next booking: the last step of what runs, where nothing is booked
         self._tails = [NEVER] * slots  # and when the last booking of a slot typically ends
 
@@ -228,8 +229,7 @@ class Calendar:
         """
         now, prices = self._clock_ns(), self._prices()
         self._refresh(now)
-        weight, plain = work.weight_ns(prices), work.need_ns(prices)
-        typical = work.typical_ns(prices, self.slots - 1)
+        weight, plain, typical = work.weight_ns(prices), work.need_ns(prices), work.typical_ns(prices, self.slots - 1)
         booking = Booking(0, -1, work, terms, work.steps, typical, plain, weight, soft=soft)
         bound = self._earliest(booking, now, prices)
         if bound == NEVER:
