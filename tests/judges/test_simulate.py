@@ -72,9 +72,9 @@ def planned_by_us(per_s: float, measured_ms: float) -> Outcome:
 
 
 def tolerance(count: float) -> float:
-    """Two points, and two standard errors of a share of so few requests."""
+    """Two points, and three standard errors of a share of so few requests."""
     share = count / COUNT
-    return 0.02 + 2 * float(np.sqrt(share * (1 - share) / COUNT))
+    return 0.02 + 3 * float(np.sqrt(share * (1 - share) / COUNT))
 
 
 @pytest.mark.parametrize("per_s", [2.0, 5.0])
