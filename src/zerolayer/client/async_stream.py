@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from zerolayer.client.answer import Answer, AnswerReader, Outcome
+from zerolayer.client.answer import Answer, Outcome
 from zerolayer.client.async_transport import AsyncExchange
 from zerolayer.client.errors import BrokenReply, CutStream
-from zerolayer.client.retry import NS_PER_MS
+from zerolayer.client.reception import BROKE_OFF, CLOSED, NO_END, Reception
 from zerolayer.client.service import Going, Service
 from zerolayer.client.statistics import Attempts
-from zerolayer.client.stream import BROKE_OFF, NO_END
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A call whose reply has begun."""
+
+    exchange: AsyncExchange
+    reception: Reception
+
+    def end(self) -> None:
+        """Close the connection. Idempotent."""
+        self.exchange.close()
+        self.reception.over()
 
 
 class AsyncTextStream(AsyncIterator[str]):
@@ -26,24 +39,19 @@ class AsyncTextStream(AsyncIterator[str]):
     def __init__(self, service: Service, start: Callable[[], Awaitable[tuple[Going, AsyncExchange]]]) -> None:
         self._service = service
         self._start = start
-        self._going: Going | None = None
-        self._exchange: AsyncExchange | None = None
-        self._reader = AnswerReader()
-        self._first_ns = 0
-        self._ended_ns = 0
-        self._over = False
+        self._begun: _Begun | None = None
         self._left = False
         self._pieces = self._read()
 
     @property
     def outcome(self) -> Outcome | None:
         """How the answer ended; None before that."""
-        return self._reader.outcome if self._ended_ns else None
+        return None if self._begun is None else self._begun.reception.outcome
 
     @property
     def attempts(self) -> Attempts:
         """The nodes asked, and why; nothing before the reply began."""
-        return Attempts() if self._going is None else self._going.call.attempts
+        return Attempts() if self._begun is None else self._begun.reception.attempts
 
     def __aiter__(self) -> Self:
         return self
@@ -65,58 +73,37 @@ class AsyncTextStream(AsyncIterator[str]):
     async def answer(self) -> Answer:
         """Read what is left and return the whole. Call it instead of iterating. Raises as iterating does."""
         text = "".join([piece async for piece in self])
-        if self._reader.outcome is None:
-            raise CutStream("The stream was closed before its end.")
-        return Answer(
-            text, self._reader.outcome, self.attempts, self._since_ms(self._first_ns), self._since_ms(self._ended_ns)
-        )
+        if self._begun is None:
+            raise CutStream(CLOSED)
+        return self._begun.reception.answer(text)
 
     async def close(self) -> None:
         """Close the connection. Idempotent."""
         self._left = True
-        self._end()
+        if self._begun is not None:
+            self._begun.reception.left = True
+            self._begun.end()
 
-    def _since_ms(self, moment_ns: int) -> float:
-        return 0.0 if self._going is None else max(0, moment_ns - self._going.begun_ns) / NS_PER_MS
-
-    async def _open(self) -> tuple[Going, AsyncExchange]:
-        if self._going is None or self._exchange is None:
-            self._going, self._exchange = await self._start()
-        return self._going, self._exchange
+    async def _open(self) -> _Begun:
+        if self._begun is None:
+            going, exchange = await self._start()
+            self._begun = _Begun(exchange, Reception(self._service, going))
+            self._begun.reception.left = self._left
+        return self._begun
 
     async def _read(self) -> AsyncGenerator[str, None]:
-        going, exchange = await self._open()
-        patience, clock_ns = self._service.between(going.end_ns), self._service.clocks.monotonic_ns
+        begun = await self._open()
+        reception = begun.reception
         try:
-            while data := await exchange.read(patience):
-                for text in self._reader.push(data):
-                    self._first_ns = self._first_ns or clock_ns()
+            while data := await begun.exchange.read(reception.patience):
+                for text in reception.push(data):
                     yield text
-                if self._reader.outcome is not None:
-                    self._ended_ns = clock_ns()
-                    self._first_ns = self._first_ns or self._ended_ns
+                if reception.outcome is not None:
                     return
         except OSError as error:
-            self._cut(going)
-            raise CutStream(BROKE_OFF.format(type(error).__name__)) from None
+            raise reception.cut(BROKE_OFF.format(type(error).__name__)) from None
         except BrokenReply:
-            self._cut(going)
-            raise CutStream(BROKE_OFF.format("end of connection")) from None
+            raise reception.cut(BROKE_OFF.format("end of connection")) from None
         finally:
-            self._end()
-        self._cut(going)
-        raise CutStream(NO_END)
-
-    def _end(self) -> None:
-        if self._exchange is None or self._going is None or self._over:
-            return
-        self._over = True
-        self._exchange.close()
-        with self._service.lock:
-            self._going.call.ended()
-
-    def _cut(self, going: Going) -> None:
-        if self._left:
-            return  # whoever closed it knows
-        with self._service.lock:
-            going.call.cut(self._service.clocks.monotonic_ns())
+            begun.end()
+        raise reception.cut(NO_END)
