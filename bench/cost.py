@@ -12,12 +12,11 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Sequence
 
-from in_process import loaded, machine, options, show, write
+from in_process import decode_ns, loaded, machine, options, show, write
 
 from zerolayer.model.cost import CostTable
-from zerolayer.model.engine import Engine, Generation, StepPlan
+from zerolayer.model.engine import Engine, Generation
 from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.model.warm_up import measure
 from zerolayer.wire.schema import Sampling
@@ -76,21 +75,14 @@ class Load:
             self.done.set()
 
 
-def decode_ms(engine: Engine, slots: Sequence[int], steps: int) -> float:
-    """Median time of a step in which ``slots`` decode behind 64 tokens each."""
-    for slot in slots:
+def decode_ms(engine: Engine, slots: int, steps: int) -> float:
+    """Median time of a step in which ``slots`` slots decode behind 64 tokens each."""
+
+    def asked(slot: int) -> Generation:
         prompt = [100 + slot + at for at in range(64)]
-        engine.open(slot, Generation(prompt, Sampling(temperature=0.0), steps + 1, ignore_eos=True, keep=False))
-        while left := engine.prefill_left(slot):
-            engine.step(StepPlan((), slot, min(left, engine.describe().chunk_tokens)))
-    taken = []
-    for _ in range(steps):
-        started = time.monotonic_ns()
-        engine.step(StepPlan(slots))
-        taken.append(time.monotonic_ns() - started)
-    for slot in slots:
-        engine.close(slot)
-    return statistics.median(taken) / 1e6
+        return Generation(prompt, Sampling(temperature=0.0), steps + 2, ignore_eos=True, keep=False)
+
+    return statistics.median(decode_ns(engine, slots, asked, steps)) / 1e6
 
 
 def main() -> None:
@@ -105,9 +97,7 @@ def main() -> None:
     before = machine()
     with loaded(slots=str(given.slots), slot_tokens=str(given.slot_tokens)) as model:
         engine, info = model.engine, model.engine.describe()
-        one, full = (
-            statistics.median(decode_ms(engine, range(slots), 16) for _ in range(3)) for slots in (1, given.slots)
-        )
+        one, full = (statistics.median(decode_ms(engine, slots, 16) for _ in range(3)) for slots in (1, given.slots))
         cost = CostTable(slots=info.slots, chunk_tokens=info.chunk_tokens)
         measure(engine, cost, time.monotonic_ns)
         load = Load(engine, cost, given.steps, given.seed)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from figures import percentile
-from in_process import loaded, machine, options, show, write
+from in_process import loaded, machine, options, read_prompt, show, write
 from lean_client import LoadLoop
 from own_server import free_port, own_server
 from peers import cpu_s, resident_mb
@@ -74,8 +74,7 @@ def fill(engine: Engine, slots: Sequence[int]) -> list[float]:
     for slot in slots:
         engine.open(slot, Generation(prompt_of(slot), SAMPLING, OUTPUT + 1, ignore_eos=True, keep=False))
         begun = time.perf_counter_ns()
-        while left := engine.prefill_left(slot):
-            engine.step(StepPlan((), slot, min(left, engine.describe().chunk_tokens)))
+        read_prompt(engine, slot)
         taken.append((time.perf_counter_ns() - begun) / 1e6)
     return taken
 

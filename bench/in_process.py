@@ -7,13 +7,15 @@ import contextlib
 import json
 import os
 import platform
+import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from zerolayer import __version__, contract
+from zerolayer.model.engine import Engine, Generation, StepPlan
 from zerolayer.model.load import LoadedModel, load_model
 
 
@@ -33,6 +35,52 @@ def loaded(**flags: str) -> Iterator[LoadedModel]:
         yield model
     finally:
         model.engine.shutdown()
+
+
+def read_prompt(engine: Engine, slot: int) -> None:
+    """Run the whole prompt of an open slot."""
+    while left := engine.prefill_left(slot):
+        engine.step(StepPlan((), slot, min(left, engine.describe().chunk_tokens)))
+
+
+def decode_ns(
+    engine: Engine,
+    slots: int,
+    generation_of: Callable[[int], Generation],
+    steps: int,
+    clock_ns: Callable[[], int] = time.monotonic_ns,
+) -> list[int]:
+    """Nanoseconds of ``steps`` steps in which ``slots`` slots decode, after one that is not timed."""
+    for slot in range(slots):
+        engine.open(slot, generation_of(slot))
+        read_prompt(engine, slot)
+    plan = StepPlan(tuple(range(slots)))
+    engine.step(plan)
+    taken = []
+    for _ in range(steps):
+        started = clock_ns()
+        tokens = engine.step(plan)
+        taken.append(clock_ns() - started)
+        assert not any(token.broken for token in tokens)
+    for slot in range(slots):
+        engine.close(slot)
+    return taken
+
+
+def some_ids(slot: int, count: int) -> list[int]:
+    """A prompt of its own for each slot."""
+    return [(7 * slot + 31 * at) % 10_000 + 100 for at in range(count)]
+
+
+def step_row(slots: int, times: Sequence[int], base_ns: float) -> dict[str, Any]:
+    """Of steps in nanoseconds: median, P99, and what a slot costs over ``base_ns``."""
+    median = statistics.median(times)
+    return {
+        "slots": slots,
+        "p50_ms": median / 1e6,
+        "p99_ms": sorted(times)[int(len(times) * 0.99)] / 1e6,
+        "over_us": (median - base_ns) / slots / 1e3,
+    }
 
 
 def machine() -> dict[str, Any]:

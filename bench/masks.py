@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from in_process import loaded, machine, options, show, write
+from in_process import decode_ns, loaded, machine, options, show, some_ids, step_row, write
 
-from zerolayer.model.engine import Engine, Generation, StepPlan
+from zerolayer.model.engine import Generation
 from zerolayer.text.grammar import Grammar
 from zerolayer.wire.schema import OutputFormat, Request, Route, Sampling
 
@@ -49,27 +49,14 @@ COLUMNS = {
 }
 
 
-def decode(
-    engine: Engine, slots: int, prompt: int, grammar: Grammar | None, steps: int, clock_ns: Callable[[], int]
-) -> list[int]:
-    """Nanoseconds of ``steps`` steps in which ``slots`` slots decode."""
-    for slot in range(slots):
-        ids = [(7 * slot + 31 * at) % 10_000 + 100 for at in range(prompt)]
-        sampling = Sampling(0.7, seed=slot)
-        engine.open(slot, Generation(ids, sampling, steps + 2, ignore_eos=True, keep=False, grammar=grammar))
-        while left := engine.prefill_left(slot):
-            engine.step(StepPlan((), slot, min(left, engine.describe().chunk_tokens)))
-    plan = StepPlan(tuple(range(slots)))
-    engine.step(plan)
-    taken = []
-    for _ in range(steps):
-        started = clock_ns()
-        tokens = engine.step(plan)
-        taken.append(clock_ns() - started)
-        assert not any(token.broken for token in tokens)
-    for slot in range(slots):
-        engine.close(slot)
-    return taken
+def generation_of(grammar: Grammar | None, prompt: int, steps: int) -> Callable[[int], Generation]:
+    """What each slot is asked for."""
+
+    def of(slot: int) -> Generation:
+        ids, sampling = some_ids(slot, prompt), Sampling(0.7, seed=slot)
+        return Generation(ids, sampling, steps + 2, ignore_eos=True, keep=False, grammar=grammar)
+
+    return of
 
 
 def main() -> None:
@@ -95,20 +82,12 @@ def main() -> None:
             for turn in range(given.rounds):
                 print(f"{slots} slots, round {turn + 1} of {given.rounds}", flush=True)
                 for name, grammar in grammars.items():
-                    taken[name] += decode(model.engine, slots, given.prompt, grammar, given.steps, clock_ns)
+                    asked = generation_of(grammar, given.prompt, given.steps)
+                    taken[name] += decode_ns(model.engine, slots, asked, given.steps, clock_ns)
             free = statistics.median(taken[FREE])
             for name, times in taken.items():
-                median = statistics.median(times)
-                rows.append(
-                    {
-                        "slots": slots,
-                        "answers": name,
-                        "p50_ms": median / 1e6,
-                        "p99_ms": sorted(times)[int(len(times) * 0.99)] / 1e6,
-                        "over_us": (median - free) / slots / 1e3,
-                        "share": (median - free) / free,
-                    }
-                )
+                share = (statistics.median(times) - free) / free
+                rows.append(step_row(slots, times, free) | {"answers": name, "share": share})
     show(COLUMNS, rows)
     write(given.json_out, "masks", before, rows)
 

@@ -19,11 +19,11 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def is_ready(port: int) -> bool:
-    """``GET /readyz`` says 200."""
+def answers(port: int, path: str = "/readyz") -> bool:
+    """``GET`` of ``path`` says 200."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
     try:
-        connection.request("GET", "/readyz")
+        connection.request("GET", path)
         return connection.getresponse().status == 200
     except OSError:
         return False
@@ -43,7 +43,7 @@ def own_server(arguments: Sequence[str], start_s: float = 120.0) -> Iterator[tup
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             deadline = time.monotonic() + start_s
-            while not is_ready(port):
+            while not answers(port):
                 if process.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
                     state = "ended" if process.poll() is not None else f"was not ready after {start_s:.0f} s"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import http.client
 import json
 import os
 import signal
@@ -24,10 +23,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from figures import median_rows, table
-from own_server import free_port
+from own_server import answers, free_port
 from serve import Bench, Target, first_model
 from serve import parse as parse_serve
 
@@ -88,19 +86,6 @@ def cpu_s(pid: int) -> float:
     return ticks * TICK_S
 
 
-def answers(url: str) -> bool:
-    """``GET /v1/models`` says 200."""
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=2)
-    try:
-        connection.request("GET", "/v1/models")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
-
-
 @contextlib.contextmanager
 def started(peer: Peer, start_s: float) -> Iterator[tuple[str, int, float]]:
     """URL, process id and the seconds until it answered."""
@@ -113,7 +98,7 @@ def started(peer: Peer, start_s: float) -> Iterator[tuple[str, int, float]]:
             peer.argv(port), stdout=log, stderr=subprocess.STDOUT, env=peer.environ(), process_group=0
         )
         try:
-            while not answers(url):
+            while not answers(port, "/v1/models"):
                 if process.poll() is not None or time.monotonic() - begun > start_s:
                     log.seek(0)
                     raise SystemExit(f"{peer.name} is not ready:\n{log.read().decode(errors='replace')[-3000:]}")

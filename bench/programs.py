@@ -8,11 +8,11 @@ changes speed changes it for all; medians of the steps of all rounds. "over gree
 from __future__ import annotations
 
 import statistics
-import time
+from collections.abc import Callable
 
-from in_process import loaded, machine, options, show, write
+from in_process import decode_ns, loaded, machine, options, show, some_ids, step_row, write
 
-from zerolayer.model.engine import Engine, Generation, StepPlan
+from zerolayer.model.engine import Generation
 from zerolayer.model.program import FULL, GREEDY, PLAIN, Named, Programs
 from zerolayer.wire.schema import Sampling
 
@@ -34,23 +34,9 @@ COLUMNS = {
 }
 
 
-def decode(engine: Engine, slots: int, prompt: int, sampling: Sampling, steps: int) -> list[int]:
-    """Nanoseconds of ``steps`` steps in which ``slots`` slots decode."""
-    for slot in range(slots):
-        ids = [(7 * slot + 31 * at) % 10_000 + 100 for at in range(prompt)]
-        engine.open(slot, Generation(ids, sampling, steps + 2, ignore_eos=True, keep=False))
-        while left := engine.prefill_left(slot):
-            engine.step(StepPlan((), slot, min(left, engine.describe().chunk_tokens)))
-    plan = StepPlan(tuple(range(slots)))
-    engine.step(plan)
-    taken = []
-    for _ in range(steps):
-        started = time.monotonic_ns()
-        engine.step(plan)
-        taken.append(time.monotonic_ns() - started)
-    for slot in range(slots):
-        engine.close(slot)
-    return taken
+def generation_of(sampling: Sampling, prompt: int, steps: int) -> Callable[[int], Generation]:
+    """What each slot is asked for."""
+    return lambda slot: Generation(some_ids(slot, prompt), sampling, steps + 2, ignore_eos=True, keep=False)
 
 
 def main() -> None:
@@ -69,20 +55,13 @@ def main() -> None:
             taken: dict[str, list[int]] = {name: [] for name in RUNS}
             for _ in range(given.rounds):
                 for name, sampling in RUNS.items():
-                    taken[name] += decode(model.engine, slots, given.prompt, sampling, given.steps)
+                    asked = generation_of(sampling, given.prompt, given.steps)
+                    taken[name] += decode_ns(model.engine, slots, asked, given.steps)
             greedy = statistics.median(taken[GREEDY])
             for name, times in taken.items():
                 median = statistics.median(times)
-                rows.append(
-                    {
-                        "slots": slots,
-                        "program": name,
-                        "p50_ms": median / 1e6,
-                        "p99_ms": sorted(times)[int(len(times) * 0.99)] / 1e6,
-                        "over_us": (median - greedy) / slots / 1e3,
-                        "share": (median - greedy) / median,
-                    }
-                )
+                share = (median - greedy) / median
+                rows.append(step_row(slots, times, greedy) | {"program": name, "share": share})
     show(COLUMNS, rows)
     write(given.json_out, "programs", before, rows)
 
