@@ -30,24 +30,16 @@ def probe(
         sleep(_SLEEP_S)
         late.append(clock_ns() - before - int(_SLEEP_S * 1e9))
     late.sort()
-    p99, worst = late[int(0.99 * len(late))], late[-1]
-    busy = "something else had the core: see the findings above, or measure again on an idle machine"
-    yield Finding(
-        "probe",
-        "wake-up, P99",
-        f"{p99 / 1e6:.2f} ms late",
-        f"under {_LATE_NS / 1e6:g} ms",
-        Verdict.OK if p99 < _LATE_NS else Verdict.WATCH,
-        "" if p99 < _LATE_NS else busy,
-    )
-    yield Finding(
-        "probe",
-        "wake-up, worst",
-        f"{worst / 1e6:.2f} ms late",
-        f"under {_HELD_NS / 1e6:g} ms",
-        Verdict.OK if worst < _HELD_NS else Verdict.WATCH,
-        "" if worst < _HELD_NS else busy,
-    )
+    yield _wake_up("wake-up, P99", late[int(0.99 * len(late))], _LATE_NS)
+    yield _wake_up("wake-up, worst", late[-1], _HELD_NS)
+
+
+def _wake_up(check: str, late_ns: int, limit_ns: int) -> Finding:
+    value, limit = f"{late_ns / 1e6:.2f} ms late", f"under {limit_ns / 1e6:g} ms"
+    if late_ns < limit_ns:
+        return Finding("probe", check, value, limit, Verdict.OK)
+    remedy = "something else had the core: see the findings above, or measure again on an idle machine"
+    return Finding("probe", check, value, limit, Verdict.WATCH, remedy)
 
 
 def run(*, json: bool) -> int:

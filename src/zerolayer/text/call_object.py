@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from enum import Enum, auto
 from typing import Final
 
@@ -46,7 +47,7 @@ class _Value:
         return False
 
 
-class Call:
+class Call(ABC):
     """What both notations have in common. ``name`` is None until it is read; ``done`` once the call is complete."""
 
     def __init__(self) -> None:
@@ -55,9 +56,9 @@ class Call:
         self._pieces: list[str] = []
         self._any = False
 
+    @abstractmethod
     def push(self, char: str) -> None:
         """Read one more character. Raises Malformed."""
-        raise NotImplementedError
 
     def take(self) -> str:
         """Characters of the arguments since the last time; a complete call without arguments has ``{}``."""
