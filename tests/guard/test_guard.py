@@ -227,27 +227,28 @@ def test_a_chosen_number_of_tokens_that_can_never_be_in_time_is_422():
     assert words.calls == 0
 
 
-def test_the_same_body_redeems_its_booking():
+def _booked() -> tuple[list[int], Guard, SlotsBusy]:
+    """A clock, a guard whose only slot is free again, and the refusal that booked it for the usual request."""
     now = [0]
     guard, _ = _guard(now=lambda: now[0])
     first = _reserve(guard, _chat())
     with pytest.raises(SlotsBusy) as refused:
         _reserve(guard, _chat(), x_stainless_retry_count="0")
     guard.release(first)
-    now[0] = refused.value.retry_after_ms * MS
-    assert refused.value.ticket
+    return now, guard, refused.value
+
+
+def test_the_same_body_redeems_its_booking():
+    now, guard, refusal = _booked()
+    now[0] = refusal.retry_after_ms * MS
+    assert refusal.ticket
     assert _reserve(guard, _chat(), x_stainless_retry_count="1").slot == 0
     assert not guard.slots.bookings
 
 
 def test_a_booked_client_that_is_a_moment_early_is_held():
-    now = [0]
-    guard, _ = _guard(now=lambda: now[0])
-    first = _reserve(guard, _chat())
-    with pytest.raises(SlotsBusy) as refused:
-        _reserve(guard, _chat(), x_stainless_retry_count="0")
-    guard.release(first)
-    now[0] = (refused.value.retry_after_ms - 4) * MS
+    now, guard, refusal = _booked()
+    now[0] = (refusal.retry_after_ms - 4) * MS
     held = _reserve(guard, _chat(), x_stainless_retry_count="1")
     assert isinstance(held, Held)
     assert guard.resume(held) is None
@@ -256,13 +257,8 @@ def test_a_booked_client_that_is_a_moment_early_is_held():
 
 
 def test_another_body_does_not_redeem_a_booking():
-    now = [0]
-    guard, _ = _guard(now=lambda: now[0])
-    first = _reserve(guard, _chat())
-    with pytest.raises(SlotsBusy) as refused:
-        _reserve(guard, _chat(), x_stainless_retry_count="0")
-    guard.release(first)
-    now[0] = refused.value.retry_after_ms * MS
+    now, guard, refusal = _booked()
+    now[0] = refusal.retry_after_ms * MS
     with pytest.raises(SlotsBusy):
         guard.reserve(_chat(), _arrive(guard, _chat(), b"other", x_stainless_retry_count="1"))
 
