@@ -12,7 +12,7 @@ from zerolayer.errors import RetryLater, Unavailable, ZerolayerError
 from zerolayer.guard.identity import Identity
 from zerolayer.guard.ledger.audit import Audit, Level
 from zerolayer.guard.ledger.ledger import Ledger
-from zerolayer.guard.ledger.record import MODEL_BYTES, Entry, Flag, Match, Meter, Outcome, fit
+from zerolayer.guard.ledger.record import MODEL_BYTES, STAGES, Entry, Flag, Match, Meter, Outcome, Told, entry_of, fit
 from zerolayer.guard.spent import Spent
 from zerolayer.observe.compute import IDLE, ComputeMeter
 from zerolayer.observe.stages import StageClock
@@ -34,6 +34,7 @@ _NOT_FOR_GOOD: Final = (RetryLater, Unavailable)
 _US: Final = 1000  # nanoseconds
 # Plain numbers: this runs once a request.
 _STREAMED, _ANSWER_CACHED, _UNNAMED = int(Flag.STREAMED), int(Flag.ANSWER_CACHED), int(Flag.UNNAMED)
+_NO_STAGES: Final = (0,) * STAGES
 _METER_NS: Final = 60_000_000_000  # between two records of compute that is in no request's
 
 
@@ -132,25 +133,26 @@ class Books:
                 prompt += spent.prompt_tokens
                 cached += spent.cached_tokens
         flags = (_STREAMED if streamed else 0) | (_ANSWER_CACHED if receipt.answer_cached else 0)
+        told: Told
         if named:
             first_us = (receipt.first_token_ns - stages.started_ns) // _US if receipt.first_token_ns else 0
-            entry = Entry(
-                tenant, identity.key_id, self._model, request_id.encode(), receipt.route, receipt.code.encode(),
-                receipt.outcome, status, flags, prompt, cached, output, receipt.max_tokens, core_ns, first_us,
-                receipt.deadline_ms, stages.floors_us(),
+            told = (
+                receipt.outcome, status, flags, identity.key_id, tenant, self._model, request_id, receipt.route,
+                receipt.code, prompt, cached, output, receipt.max_tokens, core_ns, first_us, receipt.deadline_ms,
+                stages.spent_ns(),
             )  # fmt: skip
         else:
-            entry = Entry(
-                tenant, identity.key_id, self._model, b"", b"", b"", receipt.outcome, status, flags | _UNNAMED,
-                prompt, cached, output, receipt.max_tokens, core_ns, 0, receipt.deadline_ms,
+            told = (
+                receipt.outcome, status, flags | _UNNAMED, identity.key_id, tenant, self._model, "", b"", "",
+                prompt, cached, output, receipt.max_tokens, core_ns, 0, receipt.deadline_ms, _NO_STAGES,
             )  # fmt: skip
         if self._ledger is not None:
             for watch in receipt.watches:
                 for match in watch.matches():
                     self._ledger.append(match)
-            self._ledger.append(entry)
+            self._ledger.request(told)
         if self._access:
-            _log_access(entry)
+            _log_access(entry_of(told))
 
     def meter(self, now_ns: int, *, last: bool = False) -> None:
         """Once a minute, and with ``last`` now: compute that no request's record holds, so that all records sum up."""

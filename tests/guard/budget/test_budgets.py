@@ -92,6 +92,7 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def kill(self):
         """What was running dies with the process; the file is as the kernel has it."""
+        self.journal._log.release()
         self.journal._map.close()
         os.close(self.journal._file)
         self.open.clear()

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
+from zerolayer.guard import _native
 from zerolayer.guard.budget.lease import Units
 from zerolayer.guard.identity import Quota
 
@@ -42,46 +43,28 @@ class State(msgspec.Struct, frozen=True):
     used_us: int
 
 
-class Account:
-    """``whose`` stands in refusals: "key" or "tenant". Times in Unix microseconds that never run backwards."""
+class Account(_native.Account):
+    """``whose`` stands in refusals: "key" or "tenant". Times in Unix microseconds that never run backwards.
+
+    What every request does is compiled (``_native.pyi``); here is what is rare, and what is told.
+    """
 
     shared: ClassVar[bool] = False
 
-    __slots__ = (
-        "_midnight_us", "at_us", "day", "held_requests", "held_tokens", "held_us", "id", "lent_requests", "lent_tokens",
-        "lent_us", "quota", "requests_debt", "running", "tokens_debt", "used_us", "whose",
-    )  # fmt: skip
+    __slots__ = ("id", "quota", "whose")
 
     def __init__(self, account_id: bytes, whose: str, quota: Quota, now_us: int) -> None:
+        super().__init__(
+            account_id,
+            quota.requests_per_minute,
+            quota.tokens_per_minute,
+            quota.concurrent,
+            quota.compute_us_per_day,
+            now_us,
+        )
         self.id = account_id
         self.whose = whose
         self.quota = quota
-        self.at_us = now_us
-        self.day = now_us // DAY_US
-        self._midnight_us = (self.day + 1) * DAY_US
-        self.requests_debt = self.tokens_debt = self.used_us = 0
-        self.held_requests = self.held_tokens = self.held_us = self.running = 0
-        self.lent_requests = self.lent_tokens = self.lent_us = 0  # of what is held: by other nodes
-
-    def advance(self, now_us: int) -> None:
-        """Drain the buckets up to now, and begin a new day when there is one."""
-        elapsed = now_us - self.at_us
-        if elapsed <= 0:
-            return
-        self.at_us = now_us
-        quota = self.quota
-        debt = self.requests_debt
-        if debt:
-            debt -= quota.requests_per_minute * elapsed
-            self.requests_debt = debt if debt > 0 else 0  # noqa: FURB136 - a call is dearer than all of this
-        debt = self.tokens_debt
-        if debt:
-            debt -= quota.tokens_per_minute * elapsed
-            self.tokens_debt = debt if debt > 0 else 0  # noqa: FURB136
-        if now_us >= self._midnight_us:
-            self.day = now_us // DAY_US
-            self._midnight_us = (self.day + 1) * DAY_US
-            self.used_us = 0
 
     def refusal(self, tokens: int, compute_us: int, *, fresh: bool = True) -> ZerolayerError | None:
         """Why one request of this size may not start now, or None. ``fresh``: it is not counted here yet."""
@@ -115,67 +98,10 @@ class Account:
             )
         return None
 
-    def claim(self, tokens: int, compute_us: int, now_us: int) -> bool:
-        """``advance``, ``refusal`` and ``take`` in one, for the common path. False, and nothing taken, if it lacks."""
-        if now_us > self.at_us:
-            self.advance(now_us)
-        quota = self.quota
-        requests, held, held_us = self.held_requests + 1, self.held_tokens + tokens, self.held_us + compute_us
-        limit = quota.requests_per_minute
-        if limit and self.requests_debt > (limit - requests) * UNIT:
-            return False
-        limit = quota.tokens_per_minute
-        if limit and self.tokens_debt > (limit - held) * UNIT:
-            return False
-        limit = quota.concurrent
-        if limit and self.running >= limit:
-            return False
-        limit = quota.compute_us_per_day
-        if limit and self.used_us + held_us > limit:
-            return False
-        self.held_requests, self.held_tokens, self.held_us = requests, held, held_us
-        self.running += 1
-        return True
-
     def take(self, tokens: int, compute_us: int) -> Account:
         """Hold one request of this size; what is to be told of its way."""
-        self.held_requests += 1
-        self.running += 1
-        self.held_tokens += tokens
-        self.held_us += compute_us
+        self.hold(tokens, compute_us)
         return self
-
-    def begin(self) -> Account | None:
-        """A held request has started: from here on it counts, whatever becomes of it. Who is to be kept, if anybody."""
-        self.held_requests -= 1
-        if not self.quota.requests_per_minute:
-            return None
-        self.requests_debt += UNIT
-        return self
-
-    def resize(self, tokens: int, compute_us: int) -> None:
-        """Change what is held by these differences."""
-        self.held_tokens += tokens
-        self.held_us += compute_us
-
-    def finish(self, held_tokens: int, held_us: int, tokens: int, compute_us: int, now_us: int) -> Account:
-        """A started request has ended: what it held is given back, what it used poured in. Who is to be kept."""
-        if now_us > self.at_us:
-            self.advance(now_us)
-        self.running -= 1
-        self.held_tokens -= held_tokens
-        self.held_us -= held_us
-        if self.quota.tokens_per_minute:
-            self.tokens_debt += tokens * UNIT
-        self.used_us += compute_us
-        return self
-
-    def forget(self, held_tokens: int, held_us: int) -> None:
-        """A request that never started has gone."""
-        self.running -= 1
-        self.held_requests -= 1
-        self.held_tokens -= held_tokens
-        self.held_us -= held_us
 
     def requests(self) -> Level | None:
         """Where the limit of requests stands; None without one."""

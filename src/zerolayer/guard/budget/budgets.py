@@ -73,9 +73,9 @@ class Hold(msgspec.Struct, eq=False):
         """The engine gets it: it counts as a request."""
         self.begun = True
         for account in self.accounts:
-            kept = account.begin()
-            if kept is not None:
-                self.budgets.keep(kept)  # it counts although the process may die before its end
+            if account.begin():
+                # It counts although the process may die before its end. A claim is kept by its home.
+                self.budgets.keep(account)  # type: ignore[arg-type]
 
     def release(self) -> None:
         """Nothing ran. Void once the hold is settled."""
@@ -94,9 +94,8 @@ class Hold(msgspec.Struct, eq=False):
             budgets = self.budgets
             now, tokens = budgets.clock_us(), spent.prompt_tokens + spent.output_tokens
             for account in accounts:
-                kept = account.finish(size.tokens, size.compute_us, tokens, spent.compute_us, now)
-                if kept is not None:
-                    budgets.keep(kept)
+                if account.finish(size.tokens, size.compute_us, tokens, spent.compute_us, now):
+                    budgets.keep(account)  # type: ignore[arg-type] # as above
 
     def _judge(self) -> ZerolayerError | None:
         """Whether what is held fits beside all else; its own part does not count twice."""

@@ -13,6 +13,7 @@ microseconds), UTC day 4, compute used 8; 8 bytes of zero. The checksum tells a 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -23,6 +24,7 @@ from typing import Final
 from zlib import adler32, crc32
 
 from zerolayer.errors import StartupError
+from zerolayer.guard._native import StateLog
 from zerolayer.guard.budget.account import Account, State
 
 RECORDS: Final = 65_536  # 4 MB
@@ -32,7 +34,6 @@ _CHECKSUMS: Final = {1: crc32, 2: adler32}
 _HEADER: Final = Struct(">16sI44x")
 _BODY: Final = Struct(">16sqqqIQ")
 _RECORD: Final = Struct(">I52s8x")
-RECORD_BYTES: Final = _RECORD.size
 
 
 class BudgetJournal:
@@ -44,8 +45,6 @@ class BudgetJournal:
     def __init__(self, path: Path, records: int = RECORDS) -> None:
         self._path = path
         self._records = records
-        self._at = 0
-        self._dirty = False
         self.states: Callable[[], Mapping[bytes, State]] = dict
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,69 +56,62 @@ class BudgetJournal:
                 f"{path} cannot be written (errno {error.errno}). Give tenants.state a path in a folder of your own."
             ) from None
         self._map = mmap.mmap(self._file, 0, mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        self._end = len(self._map) - (len(self._map) - _HEADER.size) % _RECORD.size  # whole records only
-        self._checksum: Callable[[bytes], int] = adler32
-        self.kept = self._replay()
+        self.kept, at = self._replay()
+        self._log = StateLog(self._map, at)
+        self._synced = at
+        if self._version() < _VERSION:
+            self._write_anew(self.kept)
 
     def write(self, account: Account) -> None:
         """Append where an account stands."""
-        at = self._at
-        if at >= self._end:
-            self._renew()
-            at = self._at
-        if account.lent_requests or account.lent_tokens or account.lent_us:
-            body = _body(account.id, account.state())
-        else:  # the same, without an object in between
-            body = _BODY.pack(
-                account.id, account.requests_debt, account.tokens_debt, account.at_us, account.day, account.used_us
-            )
-        _RECORD.pack_into(self._map, at, self._checksum(body), body)
-        self._at = at + RECORD_BYTES
-        self._dirty = True
+        if not self._log.append(account):
+            self._write_anew(self.states())
+            self._log.append(account)
 
     def sync(self) -> None:
         """Bring what was written to the disk. May block; any thread may call it."""
-        if not self._dirty:
+        at = self._log.at
+        if at == self._synced:
             return
-        self._dirty = False
-        try:
+        with contextlib.suppress(OSError):  # the log was written anew meanwhile, or the disk will say so again
             os.fdatasync(self._file)
-        except OSError:
-            self._dirty = True  # the log was written anew meanwhile, or the disk will say so again
+            self._synced = at
 
     def close(self) -> None:
         """Bring everything to the disk and give the file up."""
         self.sync()
+        self._log.release()
         self._map.close()
         os.close(self._file)
 
     def _format(self, file: int) -> None:
         # Written rather than reserved: a full disk is told here, and no page is made on the loop later.
-        os.write(file, _HEADER.pack(_MAGIC, _VERSION) + bytes(self._records * RECORD_BYTES))
+        os.write(file, _HEADER.pack(_MAGIC, _VERSION) + bytes(self._records * _RECORD.size))
 
-    def _replay(self) -> dict[bytes, State]:
-        """The last state of each account; sets where the next record goes."""
+    def _version(self) -> int:
+        magic, version = _HEADER.unpack_from(self._map, 0) if len(self._map) >= _HEADER.size else (b"", 0)
+        return version if magic == _MAGIC and version in _CHECKSUMS else 0
+
+    def _replay(self) -> tuple[dict[bytes, State], int]:
+        """The last state of each account, and where the next record goes."""
         kept: dict[bytes, State] = {}
-        size = len(self._map)
-        magic, version = _HEADER.unpack_from(self._map, 0) if size >= _HEADER.size else (b"", 0)
-        if magic != _MAGIC or version not in _CHECKSUMS:
+        checksum_of = _CHECKSUMS.get(self._version())
+        if checksum_of is None:
             raise StartupError(
                 f"{self._path} is no budget log of this version. Give tenants.state another path, or remove that file."
             )
-        self._checksum = _CHECKSUMS[version]
-        self._at = _HEADER.size
-        while self._at < self._end:
-            checksum, body = _RECORD.unpack_from(self._map, self._at)
-            if self._checksum(body) != checksum or body == bytes(_BODY.size):
+        at = _HEADER.size
+        while at + _RECORD.size <= len(self._map):
+            checksum, body = _RECORD.unpack_from(self._map, at)
+            if checksum_of(body) != checksum:
                 break
             account_id, *numbers = _BODY.unpack(body)
             kept[account_id] = State(*numbers)
-            self._at += RECORD_BYTES
-        return kept
+            at += _RECORD.size
+        return kept, at
 
-    def _renew(self) -> None:
+    def _write_anew(self, states: Mapping[bytes, State]) -> None:
         """Write the log anew beside the old one, then put it in its place."""
-        states = self.states()
         self._records = max(self._records, 4 * len(states))
         scratch = self._path.with_name(f".{self._path.name}.new")
         scratch.unlink(missing_ok=True)
@@ -130,12 +122,12 @@ class BudgetJournal:
         for account_id, state in states.items():
             body = _body(account_id, state)
             _RECORD.pack_into(fresh, at, adler32(body), body)
-            at += RECORD_BYTES
+            at += _RECORD.size
         scratch.replace(self._path)
+        self._log.release()
         self._map.close()
         os.close(self._file)
-        self._file, self._map, self._at, self._end = file, fresh, at, len(fresh)
-        self._checksum = adler32
+        self._file, self._map, self._log, self._synced = file, fresh, StateLog(fresh, at), 0
 
 
 def _body(account_id: bytes, state: State) -> bytes:

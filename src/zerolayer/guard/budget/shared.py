@@ -121,15 +121,17 @@ class Claim:
             self._given += missing
         return refusal
 
-    def begin(self) -> None:
+    def begin(self) -> bool:
         """It counts as a request from here on; the home keeps what must be kept."""
+        return False
 
-    def finish(self, _held_tokens: int, _held_us: int, tokens: int, compute_us: int, now_us: int) -> None:
+    def finish(self, _held_tokens: int, _held_us: int, tokens: int, compute_us: int, now_us: int) -> bool:
         """It has ended, and used this much."""
         self._account.advance(now_us)
         given = self._given
         used = Units(given.requests, min(tokens, given.tokens), min(compute_us, given.compute_us))
         self._loan.end(used)
+        return False
 
     def forget(self, _held_tokens: int, _held_us: int) -> None:
         """It never started."""

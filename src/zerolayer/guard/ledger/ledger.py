@@ -12,7 +12,6 @@ import logging
 import os
 import secrets
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -25,15 +24,16 @@ from zerolayer.guard.ledger.record import (
     MODEL_BYTES,
     NO_HASH,
     RECORD_BYTES,
-    Entry,
     Head,
     Note,
     NoteKind,
     Record,
+    Told,
+    chained,
+    content_of,
+    entry_of,
     fit,
     head_bytes,
-    linked,
-    linked_entry,
 )
 from zerolayer.guard.ledger.segment import End, read_segment_head, repair, segment_path, segments
 
@@ -111,17 +111,32 @@ class Ledger:
             return
         if paper.size >= self._full_at:
             paper = self._rotate(paper)
-        now_us, before = int(self._wall_s() * 1e6), self._hash
-        make = linked_entry if type(record) is Entry else linked
-        content = make(record, before, self._sequence, now_us)  # type: ignore[arg-type]
-        digest = sha256(content).digest()  # as ``record.chained``, without joining the two first
+        content = content_of(record, self._sequence, int(self._wall_s() * 1e6))
+        digest = chained(self._hash, content)
         try:
-            paper.link(content, digest)
+            paper.put(content + digest)
         except OSError:
             self._fail()
             self._hold(record)
             return
         self._hash = digest
+        self._sequence += 1
+        self._dirty = True
+
+    def request(self, told: Told) -> None:
+        """``append`` for a request, once each: without an object on the way."""
+        paper = self._paper
+        if paper is None or self.failed:
+            self._hold(entry_of(told))
+            return
+        if paper.size >= self._full_at:
+            paper = self._rotate(paper)
+        try:
+            self._hash = paper.request(self._sequence, int(self._wall_s() * 1e6), told)
+        except OSError:
+            self._fail()
+            self._hold(entry_of(told))
+            return
         self._sequence += 1
         self._dirty = True
 

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from zerolayer.guard.ledger.record import CONTENT_BYTES, HASH_BYTES
+from zerolayer.guard._native import Sheet
+from zerolayer.guard.ledger.record import RECORD_BYTES, Told
 
 Allocate = Callable[[int, int, int], None]  # descriptor, offset, bytes; raises OSError
 
@@ -36,6 +37,7 @@ class Paper:
         try:
             os.ftruncate(self.descriptor, self._most)  # takes no room yet
             self._map = mmap.mmap(self.descriptor, self._most)
+            self._sheet = Sheet(self._map)
             self._take()
         except BaseException:
             os.ftruncate(self.descriptor, size)
@@ -51,19 +53,19 @@ class Paper:
         self._map[at:end] = data
         self.size = end
 
-    def link(self, data: bytes, digest: bytes) -> None:
-        """Add a record, wholly or, with ``OSError``, not at all. ``data`` begins with the hash that stands there."""
+    def request(self, sequence: int, ended_us: int, told: Told) -> bytes:
+        """Add a request's record, wholly or, with ``OSError``, not at all; its hash."""
         at = self.size
-        digest_at = at + CONTENT_BYTES
-        end = digest_at + HASH_BYTES
+        end = at + RECORD_BYTES
         if end > self._room:
             self._make_room(end)
-        self._map[at - HASH_BYTES : digest_at] = data  # over the same hash: cheaper than a copy without it
-        self._map[digest_at:end] = digest
+        digest = self._sheet.request(at, sequence, ended_us, *told)
         self.size = end
+        return digest
 
     def finish(self) -> int:
         """No more is written. The descriptor, which the caller brings to the disk and closes."""
+        self._sheet.release()
         self._map.close()
         os.ftruncate(self.descriptor, self.size)
         return self.descriptor

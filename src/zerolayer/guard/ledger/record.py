@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum, IntFlag
 from hashlib import sha256
-from struct import Struct, error
+from struct import Struct
 from typing import Final
 
 import msgspec
@@ -30,7 +30,6 @@ TEXT_BYTES: Final = 128
 _COMMON = "<BBHIQQ16s32s"
 COMMON: Final = Struct(_COMMON)
 _REQUEST = Struct(_COMMON + "64s128s24s32s4IQ2I9I28x")
-_LINKED_REQUEST = Struct("<32s" + _REQUEST.format[1:])  # the hash before it, and a request
 _METER = Struct(_COMMON + "64sQQI260x")
 _MATCH = Struct(_COMMON + "128s128sfIII" + "HHI" * SOURCES + "8x")
 _NOTE = Struct(_COMMON + "Q128s208x")
@@ -171,6 +170,11 @@ class Head(msgspec.Struct, frozen=True):
 
 Record = Entry | Meter | Match | Note
 
+Told = tuple[int, int, int, bytes, bytes, bytes, str, bytes, str, int, int, int, int, int, int, int, tuple[int, ...]]
+"""A request as it is filed: outcome, status, flags, key id, tenant, model, request id, route, code, tokens of the
+prompt, of it cached, of the answer, most; core nanoseconds, microseconds to the first token, deadline in milliseconds,
+nanoseconds by stage."""
+
 
 def fit(text: str, size: int) -> bytes:
     """UTF-8 of at most ``size`` bytes, cut between characters."""
@@ -178,43 +182,59 @@ def fit(text: str, size: int) -> bytes:
     return data if len(data) <= size else data[:size].decode("utf-8", "ignore").encode()
 
 
-def linked_entry(entry: Entry, before: bytes, sequence: int, ended_us: int) -> bytes:
-    """The hash before it and the content of a request's record; a number that does not fit is the largest that does."""
-    try:
-        return _LINKED_REQUEST.pack(
-            before, 1, entry.outcome, entry.status, entry.flags, sequence, ended_us,
-            entry.key_id, entry.tenant, entry.model, entry.request_id, entry.route, entry.code,
-            entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens, entry.max_tokens,
-            entry.core_ns, entry.first_token_us, entry.deadline_ms, *entry.stages_us,
-        )  # fmt: skip
-    except error:
-        entry.stages_us = tuple([min(spent, _U32) for spent in entry.stages_us])
-        entry.first_token_us = min(entry.first_token_us, _U32)
-        return linked_entry(entry, before, sequence, ended_us)
+def entry_of(told: Told, sequence: int = 0, ended_us: int = 0) -> Entry:
+    """What the compiled writer makes a record of; a number that does not fit is the largest that does."""
+    (
+        outcome,
+        status,
+        flags,
+        key_id,
+        tenant,
+        model,
+        request_id,
+        route,
+        code,
+        *counts,
+        core_ns,
+        first_us,
+        deadline,
+        spent,
+    ) = told
+    prompt, cached, completion, most = [min(count, _U32) for count in counts]
+    stages = tuple([min(nanoseconds // _US, _U32) for nanoseconds in spent])
+    return Entry(
+        tenant, key_id, model, request_id.encode(), route, code.encode(), outcome, status, flags, prompt, cached,
+        completion, most, core_ns, min(first_us, _U32), min(deadline, _U32), stages, sequence, ended_us,
+    )  # fmt: skip
 
 
-def linked(record: Record, before: bytes, sequence: int, ended_us: int) -> bytes:
-    """The hash before it and the content of any record: what its own hash is the SHA-256 of."""
+def content_of(record: Record, sequence: int, ended_us: int) -> bytes:
+    """The content of any record. The server's requests are written by ``_native.Sheet`` instead, to the same bytes."""
     match record:
         case Entry():
-            return linked_entry(record, before, sequence, ended_us)
+            return _REQUEST.pack(
+                1, record.outcome, record.status, record.flags, sequence, ended_us,
+                record.key_id, record.tenant, record.model, record.request_id, record.route, record.code,
+                record.prompt_tokens, record.cached_tokens, record.completion_tokens, record.max_tokens,
+                record.core_ns, min(record.first_token_us, _U32), record.deadline_ms,
+                *[min(spent, _U32) for spent in record.stages_us],
+            )  # fmt: skip
         case Meter():
-            return before + _METER.pack(
+            return _METER.pack(
                 Kind.METER, 0, 0, 0, sequence, ended_us, b"", record.tenant,
                 record.model, record.core_ns, record.span_us, record.cores,
             )  # fmt: skip
         case Match():
             named = [(source.message, 0, source.offset) for source in record.sources[:SOURCES]]
             named += [(0, 0, 0)] * (SOURCES - len(named))
-            return before + _MATCH.pack(
+            return _MATCH.pack(
                 Kind.MATCH, record.rule, min(record.places, 65535), 0, sequence, ended_us,
                 record.key_id, record.tenant, record.request_id, record.text,
                 record.logprob, record.token, record.tokens, record.offset,
                 *[number for source in named for number in source],
             )  # fmt: skip
         case Note():
-            numbers = (Kind.NOTE, record.what, 0, 0, sequence, ended_us, b"", b"", record.number)
-            return before + _NOTE.pack(*numbers, record.text)
+            return _NOTE.pack(Kind.NOTE, record.what, 0, 0, sequence, ended_us, b"", b"", record.number, record.text)
 
 
 def head_bytes(head: Head) -> bytes:
