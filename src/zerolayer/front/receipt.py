@@ -33,6 +33,7 @@ RECORDED: Final[Mapping[str, bytes]] = {
 _NOT_FOR_GOOD: Final = (RetryLater, Unavailable)
 _US: Final = 1000  # nanoseconds
 # Plain numbers: this runs once a request.
+_FINISHED: Final = int(Outcome.FINISHED)
 _STREAMED, _ANSWER_CACHED, _UNNAMED = int(Flag.STREAMED), int(Flag.ANSWER_CACHED), int(Flag.UNNAMED)
 _NO_STAGES: Final = (0,) * STAGES
 _METER_NS: Final = 60_000_000_000  # between two records of compute that is in no request's
@@ -59,7 +60,7 @@ class Receipt(msgspec.Struct, eq=False):
 
     route: bytes
     code: str = ""
-    outcome: Outcome = Outcome.ABORTED  # unless something else is said before the end
+    outcome: int = int(Outcome.ABORTED)  # unless something else is said before the end
     works: list[Work] = []
     sharing: list[Work] = []
     watches: list[Watch] = []
@@ -79,7 +80,7 @@ class Receipt(msgspec.Struct, eq=False):
 
     def finished(self, reason: str) -> None:
         """The reply will be complete."""
-        self.outcome, self.code = Outcome.FINISHED, reason
+        self.outcome, self.code = _FINISHED, reason
 
     def failed(self, error: ZerolayerError) -> None:
         """The reply will be an error, or be cut by one."""

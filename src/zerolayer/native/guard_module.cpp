@@ -29,7 +29,10 @@ class Mapped {
   Mapped& operator=(const Mapped&) = delete;
   ~Mapped() { release(); }
   void release() { PyBuffer_Release(&buffer_); }  // a second time it does nothing
-  size_t size() const { return buffer_.obj ? size_t(buffer_.len) : 0; }
+  bool holds(size_t place, size_t bytes) const {
+    const size_t size = buffer_.obj ? size_t(buffer_.len) : 0;
+    return bytes <= size && place <= size - bytes;
+  }
   uint8_t* at(size_t place) const { return static_cast<uint8_t*>(buffer_.buf) + place; }
 
  private:
@@ -41,7 +44,7 @@ class StateLog : public Mapped {
  public:
   StateLog(nb::object memory, size_t at) : Mapped(memory), at(at) {}
   bool append(const zl::Account& account) {
-    if (at + zl::kStateBytes > size()) return false;
+    if (!holds(at, zl::kStateBytes)) return false;
     zl::write_state(account, Mapped::at(at));
     at += zl::kStateBytes;
     return true;
@@ -57,7 +60,7 @@ class Sheet : public Mapped {
                     nb::bytes tenant, nb::bytes model, nb::str request_id, nb::bytes route, nb::str code, uint64_t prompt_tokens,
                     uint64_t cached_tokens, uint64_t completion_tokens, uint64_t max_tokens, uint64_t core_ns, uint64_t first_token_us,
                     uint64_t deadline_ms, nb::tuple stages_ns) {
-    if (at < zl::kHashBytes || at + zl::kContentBytes + zl::kHashBytes > size()) throw nb::index_error("no room for a record");
+    if (at < zl::kHashBytes || !holds(at, zl::kContentBytes + zl::kHashBytes)) throw nb::index_error("no room for a record");
     if (stages_ns.size() != zl::kStages) throw nb::value_error("a request has nine stages");
     zl::RequestRecord record{outcome,      status,       flags,        sequence,      ended_us,          view(key_id), view(tenant),
                              view(model),  view(request_id), view(route), view(code), prompt_tokens, cached_tokens, completion_tokens, max_tokens,

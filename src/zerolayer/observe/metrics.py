@@ -128,8 +128,7 @@ class Metrics:
         self._finished[reason] += 1
         ended = self._ended
         ended += tokens
-        ended += stages.spent_ns()
-        ended.append(stages.elapsed_ns)
+        stages.put_down(ended)
         if len(ended) >= _FOLD * _NUMBERS:
             self._fold()
 

@@ -21,7 +21,11 @@ _REQUEST_S: Final = (
 
 
 class Sizes:
-    """Counted once a request, and once a step, rendered on scrape."""
+    """Counted once a request, and once a step, rendered on scrape.
+
+    ``asked``: a request that will run wants so many answers to each of its prompts. ``started``: it gets its slot, for
+    an answer of at most so many tokens. ``step``: a step read and chose so many tokens together.
+    """
 
     def __init__(self) -> None:
         self._prompt = Histogram(_TOKENS)
@@ -35,18 +39,9 @@ class Sizes:
         self._inference = Histogram(_REQUEST_S, _NS_PER_S)
         self._prompt_tokens = 0
         self._cached_tokens = 0
-
-    def asked(self, answers: int) -> None:
-        """A request that will run wants so many answers to each of its prompts."""
-        self._answers.observe(answers)
-
-    def started(self, max_tokens: int) -> None:
-        """A request gets its slot, for an answer of at most so many tokens."""
-        self._allowed.observe(max_tokens)
-
-    def step(self, tokens: int) -> None:
-        """A step read and chose so many tokens together."""
-        self._step.observe(tokens)
+        self.asked = self._answers.observe
+        self.started = self._allowed.observe
+        self.step = self._step.observe
 
     def finished(
         self,

@@ -78,6 +78,11 @@ class StageClock:
         """Nanoseconds of each stage, in the order of ``Stage``."""
         return tuple(self._spent)
 
+    def put_down(self, numbers: list[int]) -> None:
+        """Append the nanoseconds of each stage, in the order of ``Stage``, and their sum."""
+        numbers += self._spent
+        numbers.append(self._last_ns - self.started_ns)
+
     def spent_us(self) -> dict[str, int]:
         """Microseconds by stage name, rounded along the running sum, so that they too sum to the whole."""
         spent: dict[str, int] = {}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from zerolayer.errors import BudgetSpent, RateLimited
 from zerolayer.guard.budget.account import DAY_US, Account
+from zerolayer.guard.budget.lease import Units
 from zerolayer.guard.identity import Quota
 
 MINUTE = 60_000_000
@@ -127,3 +128,22 @@ def test_a_level_tells_what_is_left_and_when_all_of_it_is(spent, left):
         ask(one, NOON)
     level = one.requests()
     assert (level.limit, level.left, level.reset_us) == (10, left, spent * MINUTE // 10)
+
+
+def test_the_largest_limits_that_a_key_can_say_are_counted_exactly():
+    most = Quota((1 << 32) - 1, (1 << 32) - 1, (1 << 16) - 1, (1 << 64) - 1)
+    one = Account(b"k" * 16, "key", most, 0)
+    assert one.claim((1 << 32) - 1, 1 << 40, 0)
+    assert not one.claim(1, 1, 0)  # of tokens
+    one.begin()
+    one.finish((1 << 32) - 1, 1 << 40, (1 << 32) - 1, 1 << 40, 0)
+    assert one.tokens().left == 0
+    one.advance(60_000_000)
+    assert one.tokens().left == (1 << 32) - 1
+
+
+def test_what_another_node_wants_of_a_limit_that_does_not_exist_stays_countable():
+    one = Account(b"k" * 16, "key", Quota(concurrent=1), 0)
+    for _ in range(100):
+        one.lend(Units(*[(1 << 63) - 1] * 4))
+    assert one.state().used_us < 1 << 63

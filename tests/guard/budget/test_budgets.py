@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import struct
 import tempfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -217,6 +219,22 @@ def test_a_torn_record_ends_the_log_and_those_before_it_count(tmp_path):
         data[64 + 64 + cut : 64 + 128] = bytes(64 - cut)
         path.write_bytes(data)
         assert BudgetJournal(path).kept[tenant_id("acme")].tokens_debt == 5 * MINUTE
+
+
+def test_a_log_of_version_1_is_read_and_goes_on_as_one_of_today(tmp_path):
+    path = tmp_path / "log"
+    body = struct.pack(">16sqqqIQ", tenant_id("acme"), 0, 7 * MINUTE, NOON, NOON // DAY_US, 9)
+    records = struct.pack(">I52s8x", zlib.crc32(body), body) + bytes(64 * 15)
+    path.write_bytes(struct.pack(">16sI44x", b"zerolayer budget", 1) + records)
+    for _ in range(2):
+        journal = BudgetJournal(path)
+        budgets = Budgets(lambda: NOON, tenants={"acme": TENANT_QUOTA}, journal=journal, kept=journal.kept)
+        journal.states = budgets.states
+        hold = budgets.reserve(Identity("acme", b"k" * 16), size(1), size(1))
+        hold.begin()
+        hold.settle(Spent(0, 1))
+        journal.close()
+    assert BudgetJournal(path).kept[tenant_id("acme")].tokens_debt == 9 * MINUTE
 
 
 def test_two_servers_never_share_a_log(tmp_path):

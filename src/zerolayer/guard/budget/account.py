@@ -21,6 +21,8 @@ UNIT: Final = (
     60_000_000  # of debt for one request or token: what a limit of one a minute drains in as many microseconds
 )
 DAY_US: Final = 86_400_000_000
+_MOST: Final = 1 << 40  # that is lent at once where there is no limit: the compiled integers have 64 bits
+_MOST_US: Final = 1 << 62  # a limit beyond that is as good as none
 _US_PER_MS: Final = 1000
 _BUSY_MS: Final = 1000  # when all of a key's requests at once are running, nobody knows which ends first
 
@@ -59,7 +61,7 @@ class Account(_native.Account):
             quota.requests_per_minute,
             quota.tokens_per_minute,
             quota.concurrent,
-            quota.compute_us_per_day,
+            min(quota.compute_us_per_day, _MOST_US),
             now_us,
         )
         self.id = account_id
@@ -117,11 +119,12 @@ class Account(_native.Account):
         """What is there of ``wanted``, held for another node from now on."""
         quota = self.quota
         daily, at_once = quota.compute_us_per_day, quota.concurrent
+        most_us, most_running = min(wanted.compute_us, _MOST), min(wanted.running, _MOST)
         units = Units(
             _there(wanted.requests, quota.requests_per_minute, self.requests_debt, self.held_requests),
             _there(wanted.tokens, quota.tokens_per_minute, self.tokens_debt, self.held_tokens),
-            max(0, min(wanted.compute_us, daily - self.used_us - self.held_us)) if daily else wanted.compute_us,
-            max(0, min(wanted.running, at_once - self.running)) if at_once else wanted.running,
+            max(0, min(most_us, daily - self.used_us - self.held_us)) if daily else most_us,
+            max(0, min(most_running, at_once - self.running)) if at_once else most_running,
         )
         self._hold_lent(units, 1)
         return units
@@ -180,7 +183,7 @@ class Account(_native.Account):
 
 
 def _there(wanted: int, limit: int, debt: int, held: int) -> int:
-    return max(0, min(wanted, (limit * UNIT - debt) // UNIT - held)) if limit else wanted
+    return max(0, min(wanted, (limit * UNIT - debt) // UNIT - held)) if limit else min(wanted, _MOST)
 
 
 def _level(limit: int, used: int) -> Level:
