@@ -61,7 +61,7 @@ class KeyFiles:
         return states != before
 
     def newer(self, now: KeyDocuments) -> KeyDocuments | None:
-        """What is to count instead of ``now``, or None, with the reason in the log."""
+        """What is to count instead of ``now``; None if that says the same, or else with the reason in the log."""
         try:
             found = self.read()
         except StartupError as error:
@@ -71,7 +71,7 @@ class KeyFiles:
         if older:
             _log.warning("the keys were not read again: the files are older than what was read before")
             return None
-        return found
+        return None if found == now else found
 
     def _states(self) -> tuple[_State, ...]:
         return tuple(_state(path) for path in self._paths)

@@ -72,7 +72,8 @@ class KeyFolder:
         key_set = KeySet(VERSION, 1, _public(root), (_signing_key(secret.signing, now_s),))
         found = KeyDocuments(sign(key_set, root), sign(Revocations(VERSION, 1, now_s), root))
         self._write_secret(secret)
-        self._write(found)
+        self._write_key_set(found.key_set)
+        self._write_revocations(found.revocations)
         return found
 
     def issue(self, wish: Wish, now_s: int) -> tuple[str, Claims]:
@@ -104,7 +105,7 @@ class KeyFolder:
             {**old.tenants, **{name: max(before_s, old.tenants.get(name, 0)) for name in tenants}},
         )
         signed = sign(revocations, Ed25519PrivateKey.from_private_bytes(self._secret().root))
-        self._write(KeyDocuments(found.key_set, signed))
+        self._write_revocations(signed)  # alone: a server that reads between two files would read the old list again
         return signed
 
     def rotate(self, overlap_s: int, now_s: int) -> KeySet:
@@ -121,7 +122,7 @@ class KeyFolder:
         key_set = msgspec.structs.replace(found.key_set, keys=(_signing_key(fresh.signing, now_s), *last))
         # The public file first: a signing key that no server knows yet would issue keys that nobody takes.
         changed = self._sign_set(key_set, secret)
-        self._write(KeyDocuments(changed, found.revocations))
+        self._write_key_set(changed)
         self._write_secret(fresh)
         return changed
 
@@ -135,7 +136,7 @@ class KeyFolder:
         if len(names) > MODELS:
             raise UsageError(f"a key set has room for {MODELS} model names; make a further folder of keys")
         changed = self._sign_set(msgspec.structs.replace(found.key_set, models=names), secret)
-        self._write(KeyDocuments(changed, found.revocations))
+        self._write_key_set(changed)
         return changed
 
     def _sign_set(self, key_set: KeySet, secret: Secret) -> KeySet:
@@ -158,9 +159,11 @@ class KeyFolder:
     def _write_secret(self, secret: Secret) -> None:
         write_file(self.folder / SIGNING, msgspec.json.format(msgspec.json.encode(secret), indent=2), SECRET_MODE)
 
-    def _write(self, documents: KeyDocuments) -> None:
-        write_file(self.folder / KEY_SET, encode(documents.key_set))
-        write_file(self.folder / REVOKED, encode(documents.revocations))
+    def _write_key_set(self, key_set: KeySet) -> None:
+        write_file(self.folder / KEY_SET, encode(key_set))
+
+    def _write_revocations(self, revocations: Revocations) -> None:
+        write_file(self.folder / REVOKED, encode(revocations))
 
 
 def _public(key: Ed25519PrivateKey) -> bytes:
