@@ -2,9 +2,9 @@
 
 A log rather than SQLite in WAL mode: a record is one copy of 64 bytes into pages that belong to the kernel, so that
 it outlives the process from the moment it is written (kill -9 included) at a tenth of a microsecond and without a
-system call, where a transaction costs tens. The last record of an account counts; a torn one, or what follows it, does
-not. A power cut loses at most what ``sync`` has not yet brought to the disk. When the log is full it is written anew with
-one record for each account that still holds something.
+system call, where a transaction costs tens. The last record of an account counts; a torn one, or what follows it,
+does not. A power cut loses at most what ``sync`` has not yet brought to the disk. When the log is full it is written
+anew with one record for each account that still holds something.
 
 Layout, big-endian: 64 bytes of header (magic, version), then records of checksum 4 (Adler-32 of the next 52 bytes; in
 version 1 their CRC-32), account 16, debts of requests and tokens 8 + 8 (two's complement), their time 8 (Unix
