@@ -288,12 +288,14 @@ class Guard:
         return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
 
     def _wanted(self, request: Request, limits: Limits, prompt_tokens: int) -> int:
-        """The tokens that were asked for; else the default, cut to what the deadline allows."""
-        if request.max_tokens is not None:
-            return max(1, request.max_tokens)  # of an empty answer one token is computed, and not shown
-        default, prices = self.reader.shape.default_max_tokens, self._cost.prices()
-        work = self._work(prompt_tokens, default)
+        """The tokens that were asked for; a default, or a number that only bounds, cut to what the deadline allows."""
+        wished, prices = request.max_tokens, self._cost.prices()
+        if wished is not None and not request.fills_slot:
+            return max(1, wished)  # of an empty answer one token is computed, and not shown
+        if wished is None:
+            wished = self.reader.shape.default_max_tokens
+        work = self._work(prompt_tokens, wished)
         allowed = int(limits.end_ns * _TOLD)
         if work.need_ns(prices) <= allowed:
-            return default
-        return max(1, min(default, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
+            return wished
+        return max(1, min(wished, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))

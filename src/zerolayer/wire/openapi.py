@@ -193,4 +193,4 @@ def _widen_messages(members: dict[str, Any]) -> None:
     members["temperature"].update({"minimum": 0, "maximum": min(1, hottest)})
     members["top_p"] = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}], "default": None}
     members["top_k"].update({"minimum": 0})
-    members["max_tokens"].update({"minimum": 1})
+    members["max_tokens"].update({"minimum": 1, "maximum": 2**31 - 1})
