@@ -153,6 +153,8 @@ class Exchange:
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
         self._site.metrics.refused(error.code)
+        if error.limit:
+            self._site.metrics.limited(error.limit, "refused")
         if self.receipt is not None:
             self.receipt.failed(error)
         explain = self.explain or self._explain

@@ -29,7 +29,7 @@ class Sizes:
         self._allowed = Histogram(_TOKENS)
         self._answers = Histogram(_ANSWERS)
         self._step = Histogram(_STEP_TOKENS)
-        self._token_time = Histogram(_TOKEN_S)
+        self.token_time = Histogram(_TOKEN_S)
         self._queue = Histogram(_REQUEST_S)
         self._decode = Histogram(_REQUEST_S)
         self._inference = Histogram(_REQUEST_S)
@@ -60,7 +60,7 @@ class Sizes:
         self._decode.observe(decode)
         self._inference.observe(spent[Stage.PREFILL] * _NS + decode)
         if generated > 1:
-            self._token_time.observe(decode / (generated - 1))
+            self.token_time.observe(decode / (generated - 1))
 
     def lines(self, labels: str) -> Iterator[str]:
         """The samples with HELP and TYPE."""
@@ -71,7 +71,7 @@ class Sizes:
             ("request_max_num_generation_tokens", "The same; here no answer outgrows another.", self._allowed),
             ("request_params_n", "Answers to a prompt.", self._answers),
             ("iteration_tokens_total", "Tokens that a step read and chose.", self._step),
-            ("request_time_per_output_token_seconds", "Steps after the first token, by token.", self._token_time),
+            ("request_time_per_output_token_seconds", "Steps after the first token, by token.", self.token_time),
             ("request_queue_time_seconds", "Waiting for a step border; there is no queue.", self._queue),
             ("request_decode_time_seconds", "Steps after the first token.", self._decode),
             ("request_inference_time_seconds", "Steps that held a row of the request.", self._inference),

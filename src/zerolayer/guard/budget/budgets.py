@@ -141,7 +141,6 @@ class Budgets:
         self._accounts: dict[bytes, AnyAccount] = {}
         self._lenders: dict[bytes, Lender] = {}
         self._of: dict[bytes | str, tuple[AnyAccount, ...]] = {}
-        self.refused = 0
 
     def reserve(self, identity: Identity, least: Size, most: Size) -> Hold:
         """Hold ``most``, judged on ``least``: between the two only the true size decides.
@@ -172,7 +171,6 @@ class Budgets:
                 size = least  # a node never spends what it does not hold
             refusal = account.refusal(least.tokens, least.compute_us)
             if refusal is not None:
-                self.refused += 1
                 raise refusal
         claims = [account.take(size.tokens, size.compute_us) for account in accounts]
         return Hold(self, tuple(claims), size, roomy)
