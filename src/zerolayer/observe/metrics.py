@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import BeyondHorizon, SlotsBusy
-from zerolayer.observe.compute import compute_lines
+from zerolayer.observe.compute import compute_lines, labelled
 from zerolayer.observe.exposition import Histogram, escape, family, head, single
 from zerolayer.observe.live import Totals
 from zerolayer.observe.memory import memory_lines
@@ -143,8 +143,8 @@ class Metrics:
         """The buckets of ``totals``' histograms, seconds."""
         return {name: histogram.bounds for name, histogram in self._shown().items()}
 
-    def totals(self, busy_ns: int, arithmetic_ns: int) -> Totals:
-        """Everything so far, for the live page."""
+    def totals(self, busy_ns: int, arithmetic_ns: int, compute_ns: Mapping[str, int] = {}) -> Totals:
+        """Everything so far, for the live page; ``compute_ns`` by tenant."""
         return Totals(
             stage_ns=tuple(self._stage_ns),
             histograms={name: histogram.counts for name, histogram in self._shown().items()},
@@ -157,6 +157,7 @@ class Metrics:
             abandoned=self._left(),
             busy_ns=busy_ns,
             arithmetic_ns=arithmetic_ns,
+            tenants=labelled(compute_ns),
         )
 
     def _shown(self) -> dict[str, Histogram]:

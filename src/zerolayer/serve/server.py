@@ -97,7 +97,7 @@ class Server:
             self.keeping,
         )
         doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
-        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue)
+        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue, self.meter, self.book.budgets)
         self.live = viewing.page(loaded.name, self.info, self._clock_ns)
         self.tables = Tables(rooms, self._clock_ns, self._render_metrics, self.live, doorkeeper)
         self.calls = self.tables.calls
