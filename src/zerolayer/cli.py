@@ -44,12 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         return int(options.run(options))
-    except (ContractError, UsageError) as error:
-        print(f"zerolayer: {error.message}", file=sys.stderr)
-        return 2
     except ZerolayerError as error:
-        print(f"zerolayer: {error.message}", file=sys.stderr)
-        return 1
+        print(f"zerolayer: {error.message}\nzerolayer: more in {error.help}", file=sys.stderr)
+        return 2 if isinstance(error, (ContractError, UsageError)) else 1
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130

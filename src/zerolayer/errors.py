@@ -33,7 +33,7 @@ class ZerolayerError(Exception):
 
     @property
     def help(self) -> str:
-        """Where the documentation has its cause and its remedy."""
+        """Where the documentation has its cause and its remedy: the row of its code."""
         return HELP + self.code
 
 

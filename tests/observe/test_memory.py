@@ -18,7 +18,7 @@ class Mine:
 
 
 def measured(*roots: object, lasting: bool = False) -> int:
-    return GlueMemory([Component("a", lambda: roots, HERE, lasting)]).measure()["a"]
+    return GlueMemory([Component("a", roots, HERE, lasting)]).measure()["a"]
 
 
 def test_what_a_component_holds_is_counted_with_what_that_holds():
@@ -37,7 +37,7 @@ def test_what_belongs_to_another_room_is_not_counted():
 
 def test_what_two_components_reach_counts_once():
     shared = Mine("x" * 10_000)
-    memory = GlueMemory([Component(name, lambda: [shared], HERE) for name in ("first", "second")])
+    memory = GlueMemory([Component(name, (shared,), HERE) for name in ("first", "second")])
     assert memory.measure()["first"] > 10_000
     assert memory.measure()["second"] == 0
 
@@ -64,7 +64,7 @@ def test_a_walk_ends_whatever_there_is_to_see():
 
 def test_what_lasts_is_measured_at_the_start():
     held: list[object] = []
-    memory = GlueMemory([Component("a", lambda: [held], HERE, lasting=True)])
+    memory = GlueMemory([Component("a", (held,), HERE, lasting=True)])
     before = memory.measure()
     held.append("x" * 10_000)
     assert memory.measure() == before

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -26,13 +26,13 @@ _PLAIN: Final = frozenset({*_CONTAINERS, str, bytes, bytearray, int, float, comp
 
 
 class Component(msgspec.Struct, frozen=True):
-    """``roots`` gives where a component's data begins; objects of the modules below ``rooms`` belong to it.
+    """``roots`` are where a component's data begins; objects of the modules below ``rooms`` belong to it.
 
     ``lasting``: it does not change after the start.
     """
 
     name: str
-    roots: Callable[[], Iterable[object]]
+    roots: tuple[object, ...]
     rooms: tuple[str, ...]
     lasting: bool = False
 
@@ -44,15 +44,13 @@ class GlueMemory:
         self._components = tuple(components)
         seen: set[int] = set()
         lasting = [each for each in self._components if each.lasting]
-        self._lasting = {each.name: _Walk(each.rooms, seen, _MOST_ONCE).bytes_of(each.roots()) for each in lasting}
+        self._lasting = {each.name: _Walk(each.rooms, seen, _MOST_ONCE).bytes_of(each.roots) for each in lasting}
 
     def measure(self) -> dict[str, int]:
         """Bytes by component, in the order given."""
         seen: set[int] = set()
         return {
-            each.name: self._lasting[each.name]
-            if each.lasting
-            else _Walk(each.rooms, seen, _MOST).bytes_of(each.roots())
+            each.name: self._lasting[each.name] if each.lasting else _Walk(each.rooms, seen, _MOST).bytes_of(each.roots)
             for each in self._components
         }
 

@@ -170,7 +170,7 @@ class Server:
         measure(self.loaded.engine, self.cost, self._clock_ns)
         self.tables.models.tell("worst_stall_ms", self.worst_stall_ms)
         self.steps.start()
-        self._memory = GlueMemory(components(self))
+        self._memory = GlueMemory(components(self._holders()))
         self.entrances.start()
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
@@ -261,6 +261,24 @@ class Server:
                 engine_bytes=info.memory_bytes,
             )
         )
+
+    def _holders(self) -> dict[str, tuple[object, ...]]:
+        """Where the data of each component begins."""
+        loaded = self.loaded
+        return {
+            "connections": (self.entrances.connections, self.entrances.admin_connections),
+            "requests": (self.dispatcher, self.held),
+            "calendar": (self.admission,),
+            "budgets": (self.book.budgets,),
+            "keys": (None if self.keyring is None else self.keyring.authenticator,),
+            "answers": (None if self.keeping is None else self.keeping.cache,),
+            "ledger": (self.records.ledger,),
+            "programs": (self.programs, self.cost),
+            "recorder": (self.recorder,),
+            "metrics": (self.metrics, self.meter, self.live),
+            "text": (loaded.vocabulary, loaded.encoder, loaded.template, loaded.grammars),
+            "tables": (self.tables,),
+        }
 
     def _key_state(self) -> KeyState:
         if self.keyring is None:
