@@ -27,6 +27,7 @@ _FLAGS = (
     ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
     ("key-set", "FILE", "keyset.json of `zerolayer keys new`; with it every request needs a key"),
     ("ledger", "FOLDER", "where a record of every request goes; off = nowhere"),
+    ("traces", "URL", "OTLP collector that gets a span of each request, as in http://127.0.0.1:4318"),
     ("log-format", "FORMAT", "text or json, on stderr"),
     ("certificate", "FILE", "PEM certificate chain; with it the port speaks TLS 1.3 only"),
     ("key", "FILE", "PEM private key of the certificate"),

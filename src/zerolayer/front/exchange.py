@@ -266,7 +266,9 @@ class Exchange:
     def _file(self, status: int) -> None:
         receipt, self.receipt = self.receipt, None
         if receipt is not None and self._site.books is not None:
-            self._site.books.file(receipt, self.identity, self.request_id, status, self.stages, self.streaming)
+            self._site.books.file(
+                receipt, self.identity, self.request_id, status, self.stages, self.streaming, self.head
+            )
 
     def _leave(self, last: Stage) -> None:
         """Close the account, once: a client that is cut by its own last write has left already."""

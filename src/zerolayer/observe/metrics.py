@@ -78,6 +78,7 @@ class Gauges(msgspec.Struct, frozen=True):
     accounted_ns: int = 0  # wall time that ``compute_ns`` is about
     compute_ns: Mapping[str, int] = {}  # core-nanoseconds by tenant; they sum to accounted_ns x cores
     ledger_records: int | None = None
+    spans: Mapping[str, int] = {}  # by what became of them, where there are any
     answers: AnswerState | None = None
     keys: KeyState = KeyState()
     memory: Mapping[str, int] = {}  # bytes by component of what is not the engine
@@ -301,6 +302,10 @@ class Metrics:
         if gauges.ledger_records is not None:
             yield from single(
                 "zerolayer:ledger_records_total", "counter", "Records written.", labels, gauges.ledger_records
+            )
+        if gauges.spans:
+            yield from family(
+                "zerolayer:spans_total", "counter", "Traced requests.", labels, "outcome", gauges.spans.items()
             )
 
     def _histogram(self, name: str, about: str, histogram: Histogram) -> Iterator[str]:

@@ -255,6 +255,7 @@ class Server:
                 accounted_ns=self.meter.wall_ns,
                 compute_ns=self.meter.totals,
                 answers=_answers(self.keeping),
+                spans=self.records.spans(),
                 ledger_records=None if ledger is None else ledger.records,
                 keys=self._key_state(),
                 memory=self._memory.measure(),
