@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct, inspect
 
 from zerolayer.contract_engine import Engine
-from zerolayer.contract_records import Cache, Ledger, Log
+from zerolayer.contract_records import Cache, Ledger, Log, Traces
 from zerolayer.contract_source import (
     DEFAULT,
     NO_FILE,
@@ -179,6 +179,7 @@ class Contract(Struct, frozen=True):
     tenants: Tenants = Tenants()
     tenant: tuple[Tenant, ...] = ()
     ledger: Ledger = Ledger()
+    traces: Traces = Traces()
     cache: Cache = Cache()
     log: Log = Log()
     listen: Listen = Listen()

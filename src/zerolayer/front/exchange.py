@@ -153,6 +153,8 @@ class Exchange:
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
         self._site.metrics.refused(error.code)
+        if error.limit:
+            self._site.metrics.limited(error.limit, "refused")
         if self.receipt is not None:
             self.receipt.failed(error)
         explain = self.explain or self._explain
@@ -264,7 +266,9 @@ class Exchange:
     def _file(self, status: int) -> None:
         receipt, self.receipt = self.receipt, None
         if receipt is not None and self._site.books is not None:
-            self._site.books.file(receipt, self.identity, self.request_id, status, self.stages, self.streaming)
+            self._site.books.file(
+                receipt, self.identity, self.request_id, status, self.stages, self.streaming, self.head
+            )
 
     def _leave(self, last: Stage) -> None:
         """Close the account, once: a client that is cut by its own last write has left already."""

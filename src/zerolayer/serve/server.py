@@ -37,10 +37,12 @@ from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
+from zerolayer.observe.memory import GlueMemory
 from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.guarding import build_guard
+from zerolayer.serve.memory import components
 from zerolayer.serve.records import Records
 from zerolayer.serve.tables import Rooms, Tables
 from zerolayer.serve.viewing import Viewing
@@ -70,7 +72,7 @@ class Server:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(on_loop_exception)
-        self._loaded = loaded
+        self.loaded = loaded
         self._sweep_s = sweep_s
         self._clock_ns = time.monotonic_ns
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
@@ -95,7 +97,7 @@ class Server:
             self.keeping,
         )
         doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
-        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue)
+        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue, self.meter, self.book.budgets)
         self.live = viewing.page(loaded.name, self.info, self._clock_ns)
         self.tables = Tables(rooms, self._clock_ns, self._render_metrics, self.live, doorkeeper)
         self.calls = self.tables.calls
@@ -165,9 +167,10 @@ class Server:
 
     def start(self) -> None:
         """Begin to answer."""
-        measure(self._loaded.engine, self.cost, self._clock_ns)
+        measure(self.loaded.engine, self.cost, self._clock_ns)
         self.tables.models.tell("worst_stall_ms", self.worst_stall_ms)
         self.steps.start()
+        self._memory = GlueMemory(components(self._holders()))
         self.entrances.start()
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
@@ -187,10 +190,10 @@ class Server:
         self.entrances.stop()
         await self.entrances.close(_FLUSH_S)
         self.steps.stop()
-        self._loaded.remember()
+        self.loaded.remember()
         self._helper.shutdown(cancel_futures=True)
         self._compiler.shutdown(cancel_futures=True)
-        self._loaded.engine.shutdown()
+        self.loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
         self.records.close(self._clock_ns())
         self.book.close()
@@ -252,17 +255,37 @@ class Server:
                 accounted_ns=self.meter.wall_ns,
                 compute_ns=self.meter.totals,
                 answers=_answers(self.keeping),
+                spans=self.records.spans(),
                 ledger_records=None if ledger is None else ledger.records,
                 keys=self._key_state(),
+                memory=self._memory.measure(),
+                engine_bytes=info.memory_bytes,
             )
         )
 
+    def _holders(self) -> dict[str, tuple[object, ...]]:
+        """Where the data of each component begins."""
+        loaded = self.loaded
+        return {
+            "connections": (self.entrances.connections, self.entrances.admin_connections),
+            "requests": (self.dispatcher, self.held),
+            "calendar": (self.admission,),
+            "budgets": (self.book.budgets,),
+            "keys": (None if self.keyring is None else self.keyring.authenticator,),
+            "answers": (None if self.keeping is None else self.keeping.cache,),
+            "ledger": (self.records.ledger,),
+            "programs": (self.programs, self.cost),
+            "recorder": (self.recorder,),
+            "metrics": (self.metrics, self.meter, self.live),
+            "text": (loaded.vocabulary, loaded.encoder, loaded.template, loaded.grammars),
+            "tables": (self.tables,),
+        }
+
     def _key_state(self) -> KeyState:
-        limited = self.book.budgets.refused
         if self.keyring is None:
-            return KeyState(limited=limited)
+            return KeyState()
         counts = self.keyring.authenticator.counts
-        return KeyState(counts.hits, counts.misses, counts.verified, limited)
+        return KeyState(counts.hits, counts.misses, counts.verified)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""

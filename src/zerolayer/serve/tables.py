@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from zerolayer.contract import Contract
@@ -76,7 +77,7 @@ class Tables:
     ) -> None:
         self._rooms = rooms
         self._doorkeeper = doorkeeper
-        self._limits = body_limits(rooms.contract)
+        self._limits = body_limits(rooms.contract, partial(rooms.site.metrics.limited, action="clamped"))
         self.models = self._build_models()
         self._transcripts = Transcripts(rooms.loaded.vocabulary, rooms.loaded.tool_format)
         guard = rooms.guard
@@ -122,7 +123,7 @@ class Tables:
     def _inference(self, framing: Framing, counter: TokenCounter) -> Inference:
         rooms = self._rooms
         schema = self._generator(SchemaAnswers(framing, rooms.loaded.vocabulary))
-        return Inference(schema, framing, request_decoder(rooms.contract), counter, rooms.guard)
+        return Inference(schema, framing, request_decoder(rooms.contract, self._limits), counter, rooms.guard)
 
     def _generator(self, answer: Answer | None = None) -> Generator:
         rooms = self._rooms

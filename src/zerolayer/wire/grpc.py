@@ -110,6 +110,7 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     trailers = (
         (b"grpc-status", b"%d" % error.grpc_code),
         (b"grpc-message", percent_encoded(error.message)),
+        (b"zl-help", error.help.encode("ascii")),
     )
     if isinstance(error, RetryLater):
         ticket = () if error.ticket is None else ((b"zl-ticket", error.ticket.encode("ascii")),)

@@ -96,6 +96,7 @@ _ERROR: Final = {
                 "type": {"type": "string"},
                 "param": {"type": ["string", "null"]},
                 "code": {"type": "string"},
+                "help": {"type": "string"},
                 "retry_after_ms": {"type": "integer", "minimum": 1},
             },
         }
@@ -113,7 +114,10 @@ _ANTHROPIC_ERROR: Final = {
             "properties": {
                 "type": {"type": "string"},
                 "message": {"type": "string"},
-                "details": {"type": "object", "properties": {"error_code": {"type": "string"}}},
+                "details": {
+                    "type": "object",
+                    "properties": {"error_code": {"type": "string"}, "help": {"type": "string"}},
+                },
                 "retry_after_ms": {"type": "integer", "minimum": 1},
             },
         },
