@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from zerolayer.check.wire_dump import FORMS
 from zerolayer.errors import HeadersTooLarge, InvalidRequest, StartupError, ZerolayerError
 from zerolayer.guard.auth.key_format import MalformedKey, pack, parse, spell
@@ -39,6 +41,7 @@ from zerolayer.wire.http2_frames import PREFACE, ConnectionFault, settings
 from zerolayer.wire.http2_head import HeadDecoder, MalformedHead
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.protobuf_request import RequestDecoder
+from zerolayer.wire.responses import decode_response
 from zerolayer.wire.schema import Message, OutputFormat, Request, Route
 
 FORMS_OF_CALLS = (HERMES, LLAMA, MISTRAL, MISTRAL_NAMED)
@@ -148,6 +151,16 @@ def anthropic(data: bytes) -> None:
                 request.prefill,
                 request.tools,
             )
+
+
+def responses(data: bytes) -> None:
+    """A request or one refusal; what every response object repeats of it is JSON."""
+    try:
+        request = decode_response(data, _LIMITS)
+    except ZerolayerError as error:
+        assert error.status in (400, 413)
+    else:
+        assert isinstance(msgspec.json.decode(b"{%b}" % request.told), dict)
 
 
 def protobuf(data: bytes) -> None:
@@ -294,6 +307,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         grpc,
         openai,
         anthropic,
+        responses,
         protobuf,
         gguf,
         vocabulary,
