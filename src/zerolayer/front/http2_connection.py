@@ -34,12 +34,13 @@ _WITHOUT_LENGTH: Final = frozenset({204, 304})
 class Http2Stream:
     """One request's way back."""
 
-    __slots__ = ("_connection", "deadline_ns", "exchange", "id")
+    __slots__ = ("_connection", "common", "deadline_ns", "exchange", "id")
 
     draining = False  # the connection says it, once for all its streams
 
     def __init__(self, connection: Http2Connection, stream_id: int, deadline_ns: int) -> None:
         self._connection = connection
+        self.common = connection.common
         self.id = stream_id
         self.deadline_ns = deadline_ns  # of the request's body
         self.exchange: Exchange
@@ -49,15 +50,24 @@ class Http2Stream:
         """Who is at the other end."""
         return self._connection.caller
 
-    def reply(self, status: int, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool) -> None:  # noqa: ARG002 - HTTP/2 has no such choice
+    def reply(
+        self,
+        status: int,
+        common: bytes,
+        headers: Headers,
+        body: bytes,
+        *,
+        keep_alive: bool,  # noqa: ARG002 - HTTP/2 has no such choice
+        head_only: bool,
+    ) -> None:
         """A complete reply. Without a body it has no length either: the gRPC trailers-only form is such a reply."""
         if body and status not in _WITHOUT_LENGTH:
             headers = (*headers, (b"content-length", b"%d" % len(body)))
-        self._connection.reply(self, status, headers, b"" if head_only else body)
+        self._connection.reply(self, status, common, headers, b"" if head_only else body)
 
-    def open_stream(self, headers: Headers, data: bytes, *, keep_alive: bool) -> None:  # noqa: ARG002
+    def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:  # noqa: ARG002
         """The head of a streamed reply, and its first piece."""
-        self._connection.open_stream(self, headers, data)
+        self._connection.open_stream(self, common, headers, data)
 
     def send(self, data: bytes) -> None:
         """A further piece."""
@@ -71,9 +81,17 @@ class Http2Stream:
         """The last piece."""
         self._connection.end_stream(self, data, trailers)
 
-    def whole_stream(self, headers: Headers, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:  # noqa: ARG002
+    def whole_stream(
+        self,
+        common: bytes,
+        headers: Headers,
+        data: bytes,
+        trailers: Headers,
+        *,
+        keep_alive: bool,  # noqa: ARG002
+    ) -> None:
         """Head, only piece and end of a streamed reply."""
-        self._connection.whole_stream(self, headers, data, trailers)
+        self._connection.whole_stream(self, common, headers, data, trailers)
 
     def break_stream(self, data: bytes) -> None:
         """The last piece of a stream that failed: the reset after it says so."""
@@ -95,6 +113,7 @@ class Http2Connection(asyncio.Protocol):
         self._registry = registry
         self._loop = loop
         self._limits = site.limits
+        self.common = site.http2
         self.core = Http2Protocol(http2_limits(site.limits))
         self._streams: dict[int, Http2Stream] = {}  # being answered
         self._patience = Patience(site.limits)
@@ -154,14 +173,14 @@ class Http2Connection(asyncio.Protocol):
         """Who is at the other end, for as long as the connection lasts."""
         return caller_of(self._transport)
 
-    def reply(self, stream: Http2Stream, status: int, headers: Headers, body: bytes) -> None:
+    def reply(self, stream: Http2Stream, status: int, common: bytes, headers: Headers, body: bytes) -> None:
         """A complete reply."""
-        self.core.reply(stream.id, status, headers, body)
+        self.core.reply(stream.id, status, headers, body, common=common)
         self._done(stream)
 
-    def open_stream(self, stream: Http2Stream, headers: Headers, data: bytes) -> None:
+    def open_stream(self, stream: Http2Stream, common: bytes, headers: Headers, data: bytes) -> None:
         """The head of a streamed reply, and its first piece."""
-        self.core.open_reply(stream.id, 200, headers)
+        self.core.open_reply(stream.id, 200, headers, common=common)
         if data:
             stream.send(data)
         else:
@@ -178,9 +197,11 @@ class Http2Connection(asyncio.Protocol):
         self.core.end(stream.id, data, trailers)
         self._done(stream)
 
-    def whole_stream(self, stream: Http2Stream, headers: Headers, data: bytes, trailers: Headers) -> None:
+    def whole_stream(
+        self, stream: Http2Stream, common: bytes, headers: Headers, data: bytes, trailers: Headers
+    ) -> None:
         """Head, only piece and end of a streamed reply."""
-        self.core.reply(stream.id, 200, headers, data, trailers)
+        self.core.reply(stream.id, 200, headers, data, trailers, common=common)
         self._done(stream)
 
     def reset(self, stream: Http2Stream, code: Code) -> None:

@@ -27,7 +27,11 @@ class Stage(IntEnum):
 
 
 STAGE_NAMES: Final = tuple(stage.name.lower() for stage in Stage)
-_WAIT: Final = int(Stage.WAIT)  # for every token: a member of an enumeration is dearer to name
+# For every request or token: a member of an enumeration is dearer to name.
+_WAIT: Final = int(Stage.WAIT)
+_PREFILL: Final = int(Stage.PREFILL)
+_DECODE: Final = int(Stage.DECODE)
+_NOTHING: Final = [0] * len(Stage)
 ARITHMETIC: Final = (Stage.PREFILL, Stage.DECODE)
 
 
@@ -39,10 +43,10 @@ class StageClock:
     def __init__(self, first_byte_ns: int) -> None:
         self.started_ns = first_byte_ns
         self._last_ns = first_byte_ns
-        self._spent = [0] * len(Stage)
-        self._computing = Stage.PREFILL
+        self._spent = _NOTHING[:]
+        self._computing = _PREFILL
 
-    def mark(self, stage: Stage, now_ns: int) -> None:
+    def mark(self, stage: int, now_ns: int) -> None:
         """Everything since the last mark belongs to ``stage``."""
         if now_ns > self._last_ns:
             self._spent[stage] += now_ns - self._last_ns
@@ -62,12 +66,17 @@ class StageClock:
 
     def first_token(self) -> None:
         """Steps after this one are ``decode``."""
-        self._computing = Stage.DECODE
+        self._computing = _DECODE
 
     @property
     def computing(self) -> Stage:
         """``PREFILL`` until the first token, then ``DECODE``."""
-        return self._computing
+        return Stage(self._computing)
+
+    @property
+    def last_ns(self) -> int:
+        """The time of the last mark."""
+        return self._last_ns
 
     @property
     def elapsed_ns(self) -> int:

@@ -136,19 +136,21 @@ class Http2Protocol:
         if not held:
             self._sender.pump()
 
-    def reply(self, stream_id: int, status: int, headers: Fields, body: bytes, trailers: Fields = ()) -> None:
-        """A complete reply."""
+    def reply(
+        self, stream_id: int, status: int, headers: Fields, body: bytes, trailers: Fields = (), *, common: bytes = b""
+    ) -> None:
+        """A complete reply; ``common`` as in ``http2_reply``."""
         stream = self._streams.open.get(stream_id)
         if stream is not None:
-            self._sender.head(stream, reply_block(status, headers), ended=not (body or trailers))
+            self._sender.head(stream, reply_block(status, headers, common), ended=not (body or trailers))
             if body or trailers:
                 self._sender.data(stream, body, trailer_block(tuple(trailers)))
 
-    def open_reply(self, stream_id: int, status: int, headers: Fields) -> None:
+    def open_reply(self, stream_id: int, status: int, headers: Fields, common: bytes = b"") -> None:
         """The head of a reply whose body follows in pieces."""
         stream = self._streams.open.get(stream_id)
         if stream is not None:
-            self._sender.head(stream, reply_block(status, headers), ended=False)
+            self._sender.head(stream, reply_block(status, headers, common), ended=False)
 
     def send(self, stream_id: int, data: bytes) -> bool:
         """A piece of the body. False when too much of this stream or connection is unsent: it was not taken then."""
