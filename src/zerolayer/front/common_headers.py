@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-Header = tuple[bytes, bytes]
-
 _ALLOW_ORIGIN: Final = b"access-control-allow-origin"
-_EXPOSED: Final[Header] = (
-    b"access-control-expose-headers",
+_EXPOSED: Final = (
     b"x-request-id, request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, "
     b"x-zl-ticket, x-zl-cache, server-timing, retry-after, retry-after-ms, x-should-retry, x-ratelimit-limit-requests, "
     b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
-    b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens",
+    b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )
-_VARY: Final[Header] = (b"vary", b"origin")
+OWN_ID_BYTES: Final = 20  # of a request's name that we have made
 _SECONDS: Final = b"%.6f"
 _SAMPLE: Final = b"1000000000.000000"  # as long as every time between the years 2001 and 2286
+_OWN_ID: Final = b"0" * OWN_ID_BYTES
 
 
 class Spelling(Protocol):
@@ -45,11 +43,11 @@ class CommonHeaders:
         self._told_load = b""
         constant = spell(b"server", b"zerolayer/" + version.encode())
         if origins:
-            constant += spell(*_VARY)
-        time = spell(b"x-server-time", _SAMPLE)
+            constant += spell(b"vary", b"origin")
         self._constant = constant
-        self._time = time.replace(_SAMPLE, _SECONDS)
-        self._start = b""
+        self._time = spell(b"x-server-time", _SAMPLE).replace(_SAMPLE, _SECONDS)
+        self._id = spell(b"x-request-id", _OWN_ID).replace(_OWN_ID, b"%b")
+        self._start = self._with_own_id = b""
         self._tell(load())
 
     def of(self, request_id: bytes, also_as: bytes = b"", origin: bytes | None = None) -> bytes:
@@ -60,11 +58,14 @@ class CommonHeaders:
         load = self._load()
         if load != self._told_load:
             self._tell(load)
-        headers = self._start % self._wall_s() + self._spell(b"x-request-id", request_id)
+        if len(request_id) == OWN_ID_BYTES:
+            headers = self._with_own_id % (self._wall_s(), request_id)
+        else:
+            headers = self._start % self._wall_s() + self._spell(b"x-request-id", request_id)
         if also_as:
             headers += self._spell(also_as, request_id)
         if origin is not None and origin in self._origins:
-            headers += self._spell(_ALLOW_ORIGIN, origin) + self._spell(*_EXPOSED)
+            headers += self._spell(_ALLOW_ORIGIN, origin) + self._spell(b"access-control-expose-headers", _EXPOSED)
         return headers
 
     def _tell(self, load: bytes) -> None:
@@ -72,3 +73,4 @@ class CommonHeaders:
         self._told_load = load
         constant = self._constant + self._spell(b"x-zl-load", load)
         self._start = constant.replace(b"%", b"%%") + self._time
+        self._with_own_id = self._start + self._id

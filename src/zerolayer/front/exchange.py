@@ -24,7 +24,7 @@ from zerolayer.errors import (
 from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.defect import log_defect
-from zerolayer.front.dialect import dialect_of
+from zerolayer.front.dialect import OPENAI, Dialect
 from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
 from zerolayer.guard.identity import ANYONE, Identity
@@ -100,9 +100,10 @@ class Carrier(Protocol):
 class Exchange:
     """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end.
 
-    ``dialect`` follows from the head. A route may set, before the body is read: ``media``, the headers of a streamed
-    reply; ``explain``, the form of an error, whatever the dialect; ``intake``, who takes the body piece by piece, with
-    True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
+    ``dialect`` follows from the head, and the router sets it. A route may set, before the body is read: ``media``, the
+    headers of a streamed reply; ``explain``, the form of an error, whatever the dialect; ``intake``, who takes the body
+    piece by piece, with True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has
+    passed (HTTP/2 only).
     """
 
     # Defaults stand in the class: most exchanges leave most of them as they are.
@@ -117,6 +118,7 @@ class Exchange:
     intake: Callable[[bytes, bool], None] | None = None
     expired: Callable[[], None] | None = None
     deadline_ns = NEVER
+    dialect: Dialect = OPENAI
     _left = False
     _parked = False
     identity: Identity = ANYONE  # set on the head, before anything else is looked at
@@ -126,7 +128,6 @@ class Exchange:
         self._connection = connection
         self._site = site
         self.head = head = head or _UNREADABLE
-        self.dialect = dialect_of(head)
         self.id = site.ids.of(head)
         self.stages = StageClock(first_byte_ns)
         site.glue.enter(first_byte_ns)
@@ -149,7 +150,7 @@ class Exchange:
         if self.receipt is None and self._site.books is not None:
             self.receipt = Receipt(RECORDED.get(self.head.path) or self.head.path.encode("latin-1", "replace"))
 
-    def mark(self, stage: Stage) -> None:
+    def mark(self, stage: int) -> None:
         """Close the span since the last mark."""
         self.stages.mark(stage, self._site.clock_ns())
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from zerolayer.front.common_headers import CommonHeaders
+from zerolayer.front.common_headers import OWN_ID_BYTES, CommonHeaders
 from zerolayer.front.receipt import Books
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
@@ -59,7 +59,7 @@ class RequestIds:
     """Names for requests that bring none: a random start per process, then counted, so that they never repeat."""
 
     def __init__(self) -> None:
-        self._prefix = secrets.token_hex(6).encode("ascii")
+        self._prefix = secrets.token_hex((OWN_ID_BYTES - 8) // 2).encode("ascii")
         self._count = itertools.count(1)
 
     def of(self, head: Head) -> bytes:

@@ -6,6 +6,7 @@ Headers such as ``server``, ``x-server-time`` and ``x-request-id`` are given by 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 
 from zerolayer.errors import RetryLater
@@ -83,6 +84,7 @@ def retry_headers(error: RetryLater) -> tuple[tuple[bytes, bytes], ...]:
     )
 
 
+@lru_cache(1024)
 def header(name: bytes, value: bytes) -> bytes:
     """One header, line end included. Raises ValueError when ``value`` holds a line break."""
     if b"\n" in value or b"\r" in value:
@@ -91,8 +93,4 @@ def header(name: bytes, value: bytes) -> bytes:
 
 
 def _header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    pairs = tuple(headers)
-    lines = b"".join([b"%b: %b\r\n" % pair for pair in pairs])
-    if lines.count(b"\n") != len(pairs) or lines.count(b"\r") != len(pairs):
-        raise ValueError("a header must not hold a line break")
-    return lines
+    return b"".join([header(name, value) for name, value in headers])
