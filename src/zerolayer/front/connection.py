@@ -37,7 +37,11 @@ class Phase(IntEnum):
 
 
 _READING = frozenset({Phase.IDLE, Phase.HEAD, Phase.BODY})
-_IDLE, _BUSY = Phase.IDLE, Phase.BUSY  # for every request: a member of an enumeration is dearer to name
+_IDLE, _BUSY, _CLOSED = (
+    Phase.IDLE,
+    Phase.BUSY,
+    Phase.CLOSED,
+)  # for every request: a member of an enumeration is dearer to name
 
 
 class Router(Protocol):
@@ -66,6 +70,7 @@ class Connection(asyncio.Protocol):
         self._deadline_ns = NEVER
         self._stalled_ns = NEVER
         self._dropped = 0
+        self._streams_chunks = False  # the reply that is open
         self._exchange: Exchange | None = None
         self._refusal: ZerolayerError | None = None
         self.draining = False
@@ -134,13 +139,18 @@ class Connection(asyncio.Protocol):
 
     def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
         """The head of a streamed reply, and its first piece."""
-        chunked = self._chunked
+        chunked = self._streams_chunks = self._chunked
         head = stream_head(headers, keep_alive=keep_alive, chunked=chunked, common=common)
         self._write(head + (chunk(data) if chunked else data))
 
     def send(self, data: bytes) -> None:
         """A further piece."""
-        self._write(chunk(data) if self._chunked else data)
+        if self._streams_chunks:
+            data = chunk(data)
+        if self._stalled_ns == NEVER and self._phase is not _CLOSED:
+            self._transport.write(data)
+        else:
+            self._write(data)
 
     def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; what has no chunks ends with the connection."""

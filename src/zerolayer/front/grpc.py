@@ -27,9 +27,8 @@ from zerolayer.wire.grpc import (
     parse_timeout,
     status_trailers,
 )
-from zerolayer.wire.http1_head import Head
+from zerolayer.wire.http1_head import HTTP2, Head
 
-_HTTP2: Final = 2
 _PARSE: Final = int(Stage.PARSE)  # for every call: a member of an enumeration is dearer to name
 _MEDIA: Final[Headers] = (CONTENT_TYPE,)
 
@@ -133,7 +132,7 @@ class Calls:
     def check(self, exchange: Exchange) -> ZerolayerError | None:
         """Decide on the head alone; prepares the exchange for its call or returns the refusal."""
         head = exchange.head
-        if head.minor < _HTTP2:
+        if head.minor < HTTP2:
             return UnsupportedMediaType("gRPC needs HTTP/2; use a gRPC client, or send JSON to /v1/chat/completions")
         exchange.explain = _explain
         exchange.media = _MEDIA

@@ -51,7 +51,7 @@ class Http2Connection(asyncio.Protocol):
         self._stalled_ns = NEVER
         self._linger_ns = NEVER
         self._receiving = False
-        self._scheduled = False
+        self.scheduled = False  # a write in the next turn of the loop
         self._draining = False
         self._closed = False
 
@@ -117,13 +117,13 @@ class Http2Connection(asyncio.Protocol):
         self._streams.pop(stream.id, None)
         if not self._streams:
             self._idle_ns = stream.exchange.stages.last_ns + self._limits.idle_ns
-        if not (self._scheduled or self._receiving):
+        if not (self.scheduled or self._receiving):
             self.wake()
 
     def wake(self) -> None:
         """Write in the next turn of the loop: until then other streams of the same step add their bytes."""
-        if not (self._scheduled or self._receiving):
-            self._scheduled = True
+        if not (self.scheduled or self._receiving):
+            self.scheduled = True
             self._loop.call_soon(self._flush_scheduled)
 
     # What the listener calls.
@@ -269,7 +269,7 @@ class Http2Connection(asyncio.Protocol):
             self._on_gone(Gone(stream_id))
 
     def _flush_scheduled(self) -> None:
-        self._scheduled = False
+        self.scheduled = False
         self._flush()
 
     def _flush(self) -> None:

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from zerolayer.front.caller import Caller
+from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.exchange import Exchange, Headers
-from zerolayer.wire.http2_frames import Code
+from zerolayer.wire.http2 import Code, Http2Protocol
 from zerolayer.wire.http2_reply import header
 
-if TYPE_CHECKING:
-    from zerolayer.front.http2_connection import Http2Connection
-
 _WITHOUT_LENGTH: Final = frozenset({204, 304})
+
+
+class StreamCarrier(Protocol):
+    """The connection, as a stream needs it."""
+
+    core: Http2Protocol
+    common: CommonHeaders
+    scheduled: bool  # a write in the next turn of the loop
+
+    @property
+    def caller(self) -> Caller:
+        """Who is at the other end."""
+
+    def wake(self) -> None:
+        """Write in the next turn of the loop."""
+
+    def done(self, stream: Http2Stream) -> None:
+        """Its last frame was collected."""
+
+    def reset(self, stream: Http2Stream, code: Code) -> None:
+        """End the stream without an end."""
+
+    def overrun(self, stream: Http2Stream) -> None:
+        """More than may be unsent: the stream is cancelled."""
 
 
 class Http2Stream:
@@ -22,7 +44,7 @@ class Http2Stream:
 
     draining = False  # the connection says it, once for all its streams
 
-    def __init__(self, connection: Http2Connection, stream_id: int, deadline_ns: int) -> None:
+    def __init__(self, connection: StreamCarrier, stream_id: int, deadline_ns: int) -> None:
         self._connection = connection
         self.common = connection.common
         self.id = stream_id
@@ -63,10 +85,10 @@ class Http2Stream:
     def send(self, data: bytes) -> None:
         """A further piece."""
         connection = self._connection
-        if connection.core.send(self.id, data):
-            connection.wake()
-        else:
+        if not connection.core.send(self.id, data):
             connection.overrun(self)
+        elif not connection.scheduled:
+            connection.wake()
 
     def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:  # noqa: ARG002
         """The last piece."""

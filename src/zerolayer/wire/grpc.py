@@ -6,6 +6,7 @@ Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md; pushback
 from __future__ import annotations
 
 import re
+from struct import Struct
 from typing import Final
 
 from zerolayer.errors import (
@@ -24,6 +25,7 @@ Header = tuple[bytes, bytes]
 CONTENT_TYPE: Final[Header] = (b"content-type", b"application/grpc")
 OK_TRAILERS: Final[tuple[Header, ...]] = ((b"grpc-status", b"0"),)
 PREFIX_BYTES: Final = 5
+_PREFIX: Final = Struct(">BI")  # whether the message is compressed, and its length
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNIT_NS: Final = {
@@ -49,7 +51,7 @@ def is_grpc(content_type: bytes | None) -> bool:
 
 def frame(message: bytes) -> bytes:
     """One message as it travels in DATA."""
-    return b"\0" + len(message).to_bytes(4, "big") + message
+    return _PREFIX.pack(0, len(message)) + message
 
 
 class Deframer:
@@ -86,8 +88,9 @@ def only_message(body: bytes, message_bytes: int) -> bytes:
     size = len(body)
     if size < PREFIX_BYTES:
         raise InvalidRequest(PARTIAL if size else _ONE)
-    length = int.from_bytes(body[1:PREFIX_BYTES], "big")
-    _check(body[0], length, message_bytes)
+    flag, length = _PREFIX.unpack_from(body)
+    if flag or length > message_bytes:
+        _check(flag, length, message_bytes)
     if size < PREFIX_BYTES + length:
         raise InvalidRequest(PARTIAL)
     if size > PREFIX_BYTES + length:

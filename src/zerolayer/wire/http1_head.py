@@ -14,6 +14,8 @@ _ABSOLUTE_FORM = re.compile(r"https?://[^/?]+", re.IGNORECASE)
 _MINOR_VERSIONS = {b"HTTP/1.1": 1, b"HTTP/1.0": 0}
 _PARTS_OF_REQUEST_LINE = 3
 
+HTTP2 = 2  # as ``Head.minor``
+
 Headers = tuple[tuple[bytes, bytes], ...]
 
 

@@ -160,7 +160,7 @@ class Http2Protocol:
             unsent = stream.pending_bytes + len(data)
             if unsent > self._limits.unsent_bytes or self._sender.pending_bytes > self._limits.unsent_total_bytes:
                 return False
-        self._sender.data(stream, data, None)
+        self._sender.piece(stream, data)
         return True
 
     def end(self, stream_id: int, data: bytes, trailers: Fields = ()) -> None:

@@ -15,7 +15,7 @@ import hpack
 
 from zerolayer.errors import HeadersTooLarge
 from zerolayer.wire.head_template import remember
-from zerolayer.wire.http1_head import Head, first_values
+from zerolayer.wire.http1_head import HTTP2, Head, first_values
 from zerolayer.wire.http2_fields import PSEUDO, Field, MalformedHead, check_field, checked_field, list_size, split
 from zerolayer.wire.http2_frames import Code, ConnectionFault
 from zerolayer.wire.http2_template import Habits
@@ -162,4 +162,4 @@ def _joined(pseudo: dict[bytes, bytes], headers: list[Field], host: bytes | None
     declared = None if length is None else int(length)
     expects = declared != 0 and any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
     values = first_values(tuple(headers))
-    return Head(method.decode("ascii"), path, query, tuple(headers), 2, True, expects, declared, values)
+    return Head(method.decode("ascii"), path, query, tuple(headers), HTTP2, True, expects, declared, values)

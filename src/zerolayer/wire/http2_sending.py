@@ -74,6 +74,18 @@ class Sender:
         self.control(frames)
         self._on_end(stream)
 
+    def piece(self, stream: Stream, data: bytes) -> None:
+        """A piece of a reply that goes on."""
+        size = len(data)
+        if stream.pending or self.held or not 0 < size <= stream.window or size > self.window or size > FRAME_BYTES:
+            self.data(stream, data, None)
+            return
+        stream.window -= size
+        self.window -= size
+        stream.sent_bytes += size
+        self.out_bytes += size
+        self._out += (data_header(size, 0, stream.id), data)
+
     def data(self, stream: Stream, data: bytes, ending: bytes | None) -> None:
         """A piece of a reply. ``ending`` ends it: with trailers, or with END_STREAM when empty."""
         size = len(data)
