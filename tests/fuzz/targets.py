@@ -107,7 +107,7 @@ def hpack(data: bytes) -> None:
     warm = _without_table()
     cut = data[0] % max(1, len(data)) if data else 0
     changing = [_GET + _LITERAL % value for value in (b"\x01a", b"\x02bc", data)]
-    for block in (*changing, data[1:cut], data[cut:], data[1:cut] + data[cut:], *changing, _GET):
+    for block in (*changing, data[1:cut], data[cut:], changing[-1]):
         fresh = _without_table()
         try:
             met = _met(warm, block)
