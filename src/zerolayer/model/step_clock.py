@@ -1,7 +1,9 @@
 """The step clock: one thread that owns the slots and runs steps while any slot has work.
 
 Two meeting points with the event loop, no others: a mailbox of admissions and cancels (``admit``, ``cancel``; any
-thread), emptied at every step border, and one report per step (``deliver``, called on the step thread).
+thread), emptied at every step border, and one report per step (``deliver``, called on the step thread). A report leaves
+just before the next step begins, or before the thread sleeps. Only there does this thread let go of the interpreter: a
+loop that is woken sooner wakes up to wait for it, and may then not be given its core back until the next tick.
 """
 
 from __future__ import annotations
@@ -87,6 +89,7 @@ class StepClock:
         self._decoding: list[int] = []
         self._cancelled: list[int] = []
         self._shared: list[tuple[int, int]] = []
+        self._outbox: list[StepReport] = []
         self._stopping = False
         self._steps = 0
         self._step_began_ns = 0
@@ -144,8 +147,12 @@ class StepClock:
 
     def _turns(self) -> None:
         while True:
-            self._empty_mailbox(block=not self._programs and not self._cancelled)
+            block = not self._programs and not self._cancelled
+            if block:
+                self._send_reports()
+            self._empty_mailbox(block=block)
             if self._stopping:
+                self._send_reports()
                 return
             self._beat()
             if self._programs:
@@ -153,7 +160,12 @@ class StepClock:
                 self._step_began_ns = 0
             elif self._cancelled:
                 now = self._clock_ns()
-                self._deliver(StepReport(now, now, "none", released=self._take_cancelled()))
+                self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
+
+    def _send_reports(self) -> None:
+        reports, self._outbox = self._outbox, []
+        for report in reports:
+            self._deliver(report)
 
     def _empty_mailbox(self, *, block: bool) -> None:
         try:
@@ -198,7 +210,7 @@ class StepClock:
             self._engine.open(letter.slot, letter.generation)
         except EngineFailed as failure:  # one request's fault, if any: the others go on
             now = self._clock_ns()
-            self._deliver(StepReport(now, now, "none", released=[letter.slot], failure=failure))
+            self._outbox.append(StepReport(now, now, "none", released=[letter.slot], failure=failure))
             return
         generation = letter.generation
         program = self._registry.of(generation.sampling)
@@ -214,6 +226,7 @@ class StepClock:
         plan = self._plan()
         rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
         program = self._registry.covering(self._programs[slot] for slot in rows)
+        self._send_reports()
         started = self._step_began_ns = self._clock_ns()
         try:
             tokens = self._engine.step(plan)
@@ -245,7 +258,7 @@ class StepClock:
         if self._heartbeat is not None and self._heartbeat.beating:
             report = self._without_beat(report, self._heartbeat)
         if report.decode or report.prefill_slot >= 0 or report.released or report.shared:
-            self._deliver(report)
+            self._outbox.append(report)
 
     def _account(self, plan: StepPlan, program: str, started: int, ended: int) -> None:
         rows, tokens = len(plan.decode), plan.prefill_tokens
@@ -302,4 +315,4 @@ class StepClock:
         for slot in list(self._programs):
             self._drop(slot)
         released += self._take_cancelled()
-        self._deliver(StepReport(started, self._clock_ns(), "none", released=released, failure=failure))
+        self._outbox.append(StepReport(started, self._clock_ns(), "none", released=released, failure=failure))
