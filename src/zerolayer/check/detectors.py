@@ -13,6 +13,7 @@ from zerolayer.check.figures import (
     BOOTSTRAP_SEED,
     MIN_ACCEPTED,
     Order,
+    is_stream,
     lag,
     levels,
     order,
@@ -37,6 +38,7 @@ ORDERED_TAU = 0.5
 ORDERED_Z = 4.0
 ORDERED_PULSES = 0.8
 SHARING_RATIO = 1.5
+PROMPT_PACE = 1.35  # most from one stream's begin to the next, in times of a lone one's: others decode beside it
 SERIAL_EFFECT = 0.1  # of S0: a smaller order effect is of no account
 UNEVEN = 0.25  # spread of lone requests over S0
 FLOOR_MS = 2.0  # what any server's own work makes of a pulse; less than this, or than our own lag, is no finding
@@ -46,7 +48,8 @@ def line(run: Run) -> Finding | None:
     """A waiting line of any sort: requests of one pulse are served the later, the later they were sent.
 
     It takes sign and size: tau over 0.5, and the last quarter waits at least one whole S0 longer than the first.
-    An order effect smaller than that is a prompt read after another, and is named so.
+    An order effect smaller than that is a prompt read after another, and is named so; so is a larger one of streams
+    that begin one after another, from the first, each as much later as a lone one takes to its first token.
     """
     seen, s0 = order(run), unloaded(run)
     if seen is None or not _ordered(seen) or math.isnan(s0.value):
@@ -59,10 +62,11 @@ def line(run: Run) -> Finding | None:
     each = f"{seen.slope.value:.3g} ms each"
     if seen.effect.value < max(SERIAL_EFFECT * s0.value, FLOOR_MS, lag(run).worst_ms):
         return None
-    if seen.effect.value < 0.95 * s0.value:
-        return Finding(Kind.SERIAL, f"Serial prefill, {each}.", figures)
     last = levels(run, PULSE)[-1]
     served = last.size * (1 - last.refused.value)
+    if seen.effect.value < 0.95 * s0.value or _reads_prompts_in_turn(run, seen):
+        text = f"Serial prefill, {each}: of {served:.0f} at once the last begins {seen.effect.value:.0f} ms later."
+        return Finding(Kind.SERIAL, text, figures)
     passed = _passed(run, s0.value)
     behind = _slope_behind(run, passed)
     if seen.tau > 0 and _is_shaper(run, s0.value, seen.slope.value, behind):
@@ -88,6 +92,22 @@ def line(run: Run) -> Finding | None:
         f"of {last.size} at once, {waiting} waited, the last served {seen.effect.value:.0f} ms longer than the first.",
         figures,
     )
+
+
+def _reads_prompts_in_turn(run: Run, seen: Order) -> bool:
+    """Whether streams begin at an even pace from the first, the pace of one prompt after another.
+
+    A server of c slots begins c at once; a shaper keeps its own pace, whatever a prompt takes.
+    """
+    alone = run.first_ms[run.rows(BASELINE) & run.served]
+    if not is_stream(run) or seen.tau < 0 or not len(alone):
+        return False
+    waits = _by_place(run)
+    prompt_ms, places = float(np.nanmedian(alone)), np.arange(len(waits))
+    behind = waits - waits[0] if len(waits) else waits
+    slow = behind > PROMPT_PACE * prompt_ms * places + 0.5 * prompt_ms
+    quick = behind < 0.5 * seen.slope.value * places - 0.1 * prompt_ms
+    return len(waits) >= MIN_ACCEPTED and seen.slope.value > prompt_ms / 2 and not (slow | quick).any()
 
 
 def _inverse(slope_ms: float) -> float:

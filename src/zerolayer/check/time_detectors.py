@@ -11,7 +11,7 @@ from zerolayer.check import modes as shape
 from zerolayer.check.figures import BOOTSTRAP_SEED, is_stream, retry, stream, unloaded
 from zerolayer.check.findings import Finding, Kind
 from zerolayer.check.phase import tick as find_tick
-from zerolayer.check.run_file import AFTER, BASELINE, CLOSED, PULSE, REPLAY, SHADOW, STAGE, STEP, Run
+from zerolayer.check.run_file import ABORT, AFTER, BASELINE, CLOSED, PULSE, REPLAY, SHADOW, STAGE, STEP, Run
 from zerolayer.check.statistics import Estimate, Floats, median, share
 
 STALL_RATIO = 3.0  # P99 over P50
@@ -150,8 +150,9 @@ def _after_aborts(run: Run) -> _Aborts | None:
     if not len(reference):
         return None
     extra = run.first_ms[now & run.served] - float(np.nanmedian(reference))
-    groups = max(1, len(np.unique(run.group[later])))
-    lost = float((later & ~run.served).sum()) / groups
+    rounds = max(1, len(np.unique(run.group[later])))
+    before = run.rows(ABORT) & run.refused  # whoever was turned away before anything was broken off
+    lost = float((later & ~run.served).sum() - before.sum()) / rounds
     return _Aborts(int((now & run.refused).sum()), int(now.sum()), extra[~np.isnan(extra)], lost)
 
 
