@@ -124,10 +124,19 @@ def _per_second(slope_ms: Estimate) -> Estimate:
 
 
 def _by_place(run: Run) -> Floats:
-    """The median wait of each place in the largest pulses, as far as all pulses have one."""
-    groups = pulse_waits(run)
+    """The median latency of each place in the largest pulses, as far as all pulses have one."""
+    groups = _latencies(run)
     count = min(map(len, groups))
     return np.median(np.array([waits[:count] for waits in groups]), axis=0) if count else np.zeros(0)
+
+
+def _latencies(run: Run) -> list[Floats]:
+    """Waits in the largest pulses as latencies: to a stream's first token, and on to the end of a lone one."""
+    alone = run.rows(BASELINE) & run.served
+    rest_ms = (
+        float(np.nanmedian(run.latency_ms[alone] - run.first_ms[alone])) if is_stream(run) and alone.any() else 0.0
+    )
+    return [waits + rest_ms for waits in pulse_waits(run)]
 
 
 def _passed(run: Run, s0_ms: float) -> int:
@@ -155,7 +164,7 @@ def _is_shaper(run: Run, s0_ms: float, slope_ms: float, behind: Estimate | None)
     slots = s0_ms / slope_ms
     if slots < 0.8 or (behind is not None and _lets_a_burst_pass(run, s0_ms, s0_ms / behind.value)):
         return True
-    groups = pulse_waits(run)
+    groups = _latencies(run)
     if slots >= 3:
         start, end = int(slots / 2), int(slots)
         early = [float(np.median(waits[start:end])) - s0_ms for waits in groups if len(waits) >= end]

@@ -23,7 +23,7 @@ WARM_UP = 3
 PROBED, PULSED = 0.15, 0.6
 FEWEST_PROBES, FEWEST_ROUNDS, SMALLEST_LARGEST = 12, 3, 8
 _FASTER = 1.2  # than from the size before: the next one may be the first that does not fit in the slots
-_FEWEST = 35.0  # times S0 that a measurement takes at least: the fewest probes, rounds and steps
+_FEWEST = 38.0  # times S0 that a measurement takes at least: the fewest probes, rounds and steps
 
 
 class Measurement:

@@ -13,7 +13,7 @@ from pathlib import Path
 from zerolayer.check import compare as comparing
 from zerolayer.check import target as targets
 from zerolayer.check.capture import read_capture
-from zerolayer.check.errors import InputFileError
+from zerolayer.check.errors import InputFileError, TargetError
 from zerolayer.check.html_report import html
 from zerolayer.check.json_report import to_json
 from zerolayer.check.live_view import Lines, LiveView, Silent, Watcher
@@ -106,6 +106,8 @@ def _measure(options: PulseOptions) -> Run:
     try:
         target = targets.discover(client, target, ask_api=options.api != "http" and options.body is None)
         return Measurement(target, client, options.settings, view, time.sleep).measure(arrivals)
+    except KeyboardInterrupt:
+        raise TargetError("Interrupted before the unloaded time was known.") from None
     finally:
         client.close()
         if isinstance(view, LiveView):
