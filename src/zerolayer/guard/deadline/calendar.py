@@ -325,7 +325,7 @@ class Calendar:
         start, lead = now + _SOON_NS, booking.typical_ns // _LEAD_SHARE
         if bound:
             start = max(start, int(origin + bound / rate) - lead)
-            bound += (self.slots - 1) * booking.weight_ns
+            bound += sum([not chain for chain in self._chains]) * booking.weight_ns
             if bound < now:  # late by t: the best guess is that it needs as long again
                 start = bound = 2 * now - bound
         for place, ahead in enumerate(self._chains[slot]):
