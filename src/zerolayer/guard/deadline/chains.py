@@ -63,5 +63,5 @@ def begun_within(left: int, own: int, chains: Chains, waits: Sequence[int], want
         near = [*chain, wanted] if wanted is not None and wanted.slot == slot else chain
         room = left - max(0, waits[slot])
         if near and room >= 0 and slot != own:
-            added += max([(1 + room // ahead.steps) * ahead.weight_ns for ahead in near])
+            added += max([ahead.adds_ns(room) for ahead in near])
     return added

@@ -95,6 +95,15 @@ class Occupants:
         """Slots whose streams would notice a foreign chunk."""
         return [slot for slot, gap in self.strict.items() if gap < prices.stall_ns] if self.strict else []
 
+    def end(self, slot: int, base_ns: int, prices: Prices) -> int:
+        """``ends`` of one slot."""
+        last = self.last_step(slot)
+        if not last:
+            return 0
+        left = last - self.steps
+        waiting = min(self.pending_ns, left * prices.chunk_ns[-1]) if prices.chunk_ns[-1] else self.pending_ns
+        return base_ns + prices.reserve_ns + left * prices.step_ns + waiting
+
     def ends(self, base_ns: int, prices: Prices) -> list[int]:
         """The bound of each slot's end without bookings, 0 where it is free. Steps are counted from ``base_ns``."""
         step, pending = prices.step_ns, self.pending_ns
