@@ -238,7 +238,9 @@ class Admission:
         if booking is not None:
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
-        told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, self._told_ns)))
+        told_ns = None
+        if self._told_ns <= now + calendar.horizon_ns:  # else others were told all that time can hold
+            told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, self._told_ns)))
         if told_ns is None:
             raise BeyondHorizon(
                 "all slots are busy, and none can start this request in time; give it more time, or send it later"

@@ -195,9 +195,9 @@ class Calendar:
             self._free.append(slot)
             self._moved(slot)
 
-    def on_step(self, prefill_slot: int, ended_ns: int) -> None:
-        """A step is done; it carried a chunk of ``prefill_slot``, or -1."""
-        self._occupants.on_step(prefill_slot, ended_ns)
+    def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> None:
+        """A step is done, or several at once; it carried a chunk of ``prefill_slot``, or -1."""
+        self._occupants.on_step(prefill_slot, ended_ns, steps)
         self._bounds.passed()
 
     def skip(self, slot: int, tokens: int, chunk_tokens: int) -> None:

@@ -69,9 +69,9 @@ class Occupants:
             self.pending_steps -= skipped
             self.pending_ns -= skipped * full_ns
 
-    def on_step(self, prefill_slot: int, ended_ns: int) -> None:
-        """A step is done; it carried a chunk of ``prefill_slot``, or -1."""
-        self.steps += 1
+    def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> None:
+        """So many steps are done, the last of them at ``ended_ns``; one carried a chunk of ``prefill_slot``, or -1."""
+        self.steps += steps
         self.border_ns = ended_ns
         if prefill_slot >= 0 and self._chunks[prefill_slot][0]:
             chunks, chunk_ns, full_ns = self._chunks[prefill_slot]
