@@ -53,6 +53,7 @@ class Calendar:
         self._starts = Starts(
             slots, self._occupants, self._agenda, grace_ns=grace_ns, horizon_ns=horizon_ns, reserved=self.reserved
         )
+        self._charged: dict[int, tuple[list[Booking], int]] = {}  # by slot that is claimed: to whom it adds what
         self.picture = Picture(self._bounds, self._occupants, self._booked, self._free)
 
     # What there is.
@@ -130,7 +131,8 @@ class Calendar:
         slot = self.fit(work, terms)
         if slot >= 0:
             now, prices = self._clock_ns(), self._prices()
-            self._agenda.charge(self._bounds.end_of(work, terms), work.weight_ns(prices))
+            weight = work.weight_ns(prices)
+            self._charged[slot] = (self._agenda.charge(self._bounds.end_of(work, terms), weight), weight)
             self._take(slot, work, terms, now, prices)
         return slot
 
@@ -174,6 +176,7 @@ class Calendar:
         self._moved(slot)
         self._refresh(self._clock_ns())
         if work.chunks <= claimed.chunks and work.tokens <= claimed.tokens:  # its own, if it waited for too long
+            self._refund(slot, work.weight_ns(self._prices()))
             return bounds.end(slot) <= self._occupants.due[slot] or bounds.ends()[slot] <= self._occupants.due[slot]
         prices, end = self._prices(), bounds.end(slot)
         more = work.weight_ns(prices) - claimed.weight_ns(prices)
@@ -181,6 +184,12 @@ class Calendar:
             return False
         self._agenda.charge(end, more)
         return True
+
+    def _refund(self, slot: int, weight_ns: int) -> None:
+        """What was claimed adds only so much, or nothing: the rest is given back to those who allowed for it."""
+        charged, claimed_ns = self._charged.pop(slot, ([], 0))
+        for booking in charged:
+            self._agenda.demands.charge(booking, min(0, weight_ns - claimed_ns))
 
     def ending(self, slot: int) -> None:
         """Its client is gone, or its text is complete: the slot comes back at the next step border."""
@@ -190,6 +199,7 @@ class Calendar:
     def release(self, slot: int) -> None:
         """Give a slot back. Idempotent: a slot that is free stays free."""
         if slot not in self._free:
+            self._refund(slot, 0)
             self._occupants.release(slot)
             self._agenda.follows[slot] = False
             self._free.append(slot)
