@@ -103,6 +103,13 @@ class Bounds:
         alone = self._occupants.end(slot, self._base_ns, self._prices) if self._alone is None else self._alone[slot]
         return disturbed_end(alone, self._booked) if alone else 0
 
+    def read_ns(self, work: Work) -> int:
+        """When the prompt of one that started now is read at the latest, with those of all who start before that."""
+        occupants, prices = self._occupants, self._prices
+        steps = JOIN_STEPS + occupants.pending_steps + work.chunks
+        read = self._base_ns + prices.reserve_ns + occupants.pending_ns + work.chunk_ns + steps * prices.step_ns
+        return disturbed_end(read, self._booked)
+
     def end_of(self, work: Work, terms: Terms) -> int:
         """The end of one that started now; -1 when that or its first token would be too late for its own terms."""
         occupants, prices = self._occupants, self._prices

@@ -69,8 +69,8 @@ class Occupants:
             self.pending_steps -= skipped
             self.pending_ns -= skipped * full_ns
 
-    def on_step(self, prefill_slot: int, ended_ns: int) -> None:
-        """A step is done; it carried a chunk of ``prefill_slot``, or -1."""
+    def on_step(self, prefill_slot: int, ended_ns: int) -> bool:
+        """A step is done; it carried a chunk of ``prefill_slot``, or -1. Returns whether that was the last one."""
         self.steps += 1
         self.border_ns = ended_ns
         if prefill_slot >= 0 and self._chunks[prefill_slot][0]:
@@ -79,6 +79,8 @@ class Occupants:
             self._chunks[prefill_slot] = (chunks - 1, chunk_ns - spent, full_ns)
             self.pending_steps -= 1
             self.pending_ns -= spent
+            return chunks == 1
+        return False
 
     def left(self, slot: int) -> int:
         """Steps until what runs there is done, at most."""
