@@ -45,10 +45,12 @@ class Agenda:
         booked = self.booked
         return booked[: bisect_left(booked, end_ns, key=_START)] if booked else booked
 
-    def charge(self, end_ns: int, weight_ns: int) -> None:
-        """Somebody who was not booked adds that to all that start before ``end_ns``."""
-        for booking in self.before(end_ns):
+    def charge(self, end_ns: int, weight_ns: int) -> list[Booking]:
+        """Somebody who was not booked adds that to all that start before ``end_ns``; returns them."""
+        found = self.before(end_ns)
+        for booking in found:
             self.demands.charge(booking, weight_ns)
+        return found
 
     def add(self, booking: Booking) -> None:
         """File it in its slot; its margins are the caller's to add."""
@@ -58,13 +60,13 @@ class Agenda:
         self.unbooked -= len(chain) == 1
         self._count(booking, 1)
 
-    def remove(self, booking: Booking, *, begins: bool) -> None:
-        """It ``begins``, or nobody will come for it."""
+    def remove(self, booking: Booking) -> None:
+        """It begins, or nobody will come for it."""
         chain = self.chains[booking.slot]
         self.booked.remove(booking)
         chain.remove(booking)
         self.unbooked += not chain
-        self.demands.remove(booking, begins=begins)
+        self.demands.remove(booking)
         self._count(booking, -1)
 
     def bind(self, slot: int) -> None:

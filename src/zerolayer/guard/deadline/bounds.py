@@ -101,7 +101,14 @@ class Bounds:
     def end(self, slot: int) -> int:
         """The bound of one slot's end, 0 if it is free."""
         alone = self._occupants.end(slot, self._base_ns, self._prices) if self._alone is None else self._alone[slot]
-        return disturbed_end(alone, self._booked) if alone else 0
+        return disturbed_end(alone, self._booked, waits=slot in self._occupants.unconfirmed) if alone else 0
+
+    def read_ns(self, work: Work) -> int:
+        """When the prompt of one that started now is read at the latest, with those of all who start before that."""
+        occupants, prices = self._occupants, self._prices
+        steps = JOIN_STEPS + occupants.pending_steps + work.chunks
+        read = self._base_ns + prices.reserve_ns + occupants.pending_ns + work.chunk_ns + steps * prices.step_ns
+        return disturbed_end(read, self._booked, waits=True)
 
     def end_of(self, work: Work, terms: Terms) -> int:
         """The end of one that started now; -1 when that or its first token would be too late for its own terms."""
@@ -159,15 +166,17 @@ class Bounds:
         if wanted is not None:
             place = bisect_right(booked, wanted.start_ns, key=_START)
             booked = [*booked[:place], wanted, *booked[place:]]
-        ends = disturbed(alone, booked)
+        unconfirmed = self._occupants.unconfirmed
+        ends = disturbed(alone, booked, wait=bool(unconfirmed))
         over = [slot for slot, limit in enumerate(self.limits) if ends[slot] > limit]
         if over:
             ends = list(ends)
-            waits = [step - self._occupants.steps for step in self._not_before]
+            not_yet = [step - self._occupants.steps for step in self._not_before]
             for slot in over:
+                waits = slot in unconfirmed
                 if ends[slot] <= self._occupants.due[slot]:  # what is booked behind it does not begin before its end
                     others = [booking for booking in booked if booking.slot != slot]
-                    ends[slot] = disturbed_end(alone[slot], others)
-                added = begun_within(self._occupants.left(slot), slot, self._chains, waits, wanted)
+                    ends[slot] = disturbed_end(alone[slot], others, waits=waits)
+                added = begun_within(self._occupants.left(slot), slot, self._chains, not_yet, wanted, waits=waits)
                 ends[slot] = min(ends[slot], alone[slot] + added)
         return ends

@@ -53,6 +53,7 @@ class Calendar:
         self._starts = Starts(
             slots, self._occupants, self._agenda, grace_ns=grace_ns, horizon_ns=horizon_ns, reserved=self.reserved
         )
+        self._charged: dict[int, tuple[list[Booking], int]] = {}  # by slot that is claimed: to whom it adds what
         self.picture = Picture(self._bounds, self._occupants, self._booked, self._free)
 
     # What there is.
@@ -130,7 +131,8 @@ class Calendar:
         slot = self.fit(work, terms)
         if slot >= 0:
             now, prices = self._clock_ns(), self._prices()
-            self._agenda.charge(self._bounds.end_of(work, terms), work.weight_ns(prices))
+            weight = work.weight_ns(prices)
+            self._charged[slot] = (self._agenda.charge(self._bounds.read_ns(work), weight), weight)
             self._take(slot, work, terms, now, prices)
         return slot
 
@@ -144,7 +146,11 @@ class Calendar:
         if end < 0 or not self._undisturbing(work, end, terms, prices):
             return []
         first = 0 if terms.urgent else self.reserved
-        heavy = [booking for booking in self._agenda.before(end) if booking.spare_ns < work.weight_ns(prices)]
+        heavy = [
+            booking
+            for booking in self._agenda.before(self._bounds.read_ns(work))
+            if booking.spare_ns < work.weight_ns(prices)
+        ]
         before = [[b for b in self._agenda.chains[slot] if b.start_ns < end] for slot in self._free if slot >= first]
         soft = [chain for chain in before if all(booking.yields for booking in chain)]
         if not soft or not all(booking.yields for booking in heavy):
@@ -163,7 +169,12 @@ class Calendar:
             slot = self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms)
         if slot >= 0:
             self._agenda.not_before[own] = self._occupants.steps + booking.steps
-            self._agenda.remove(booking, begins=True)
+            self._agenda.remove(booking)
+            self._refresh(now)
+            self._charged[slot] = (
+                self._agenda.charge(self._bounds.read_ns(booking.work), booking.weight_ns),
+                booking.weight_ns,
+            )
             self._agenda.follows[slot] = slot == own
             self._take(slot, booking.work, booking.terms, now, self._prices())
         return slot
@@ -174,13 +185,24 @@ class Calendar:
         self._moved(slot)
         self._refresh(self._clock_ns())
         if work.chunks <= claimed.chunks and work.tokens <= claimed.tokens:  # its own, if it waited for too long
+            self._refund(slot, work.weight_ns(self._prices()))
             return bounds.end(slot) <= self._occupants.due[slot] or bounds.ends()[slot] <= self._occupants.due[slot]
-        prices, end = self._prices(), bounds.end(slot)
+        prices, read = self._prices(), bounds.read_ns(work)
         more = work.weight_ns(prices) - claimed.weight_ns(prices)
-        if not bounds.are_kept() or any(booking.spare_ns < more for booking in self._agenda.before(end)):
+        if not bounds.are_kept() or any(booking.spare_ns < more for booking in self._agenda.before(read)):
             return False
-        self._agenda.charge(end, more)
+        self._refund(slot, 0)
+        weight = work.weight_ns(prices)
+        self._charged[slot] = (self._agenda.charge(read, weight), weight)
         return True
+
+    def _refund(self, slot: int, weight_ns: int) -> None:
+        """A prompt adds only so much, or nothing any more: the rest is given back to those who allowed for it."""
+        charged, claimed_ns = self._charged.pop(slot, ([], 0))
+        for booking in charged:
+            self._agenda.demands.charge(booking, min(0, weight_ns - claimed_ns))
+        if weight_ns:
+            self._charged[slot] = (charged, weight_ns)
 
     def ending(self, slot: int) -> None:
         """Its client is gone, or its text is complete: the slot comes back at the next step border."""
@@ -190,14 +212,16 @@ class Calendar:
     def release(self, slot: int) -> None:
         """Give a slot back. Idempotent: a slot that is free stays free."""
         if slot not in self._free:
+            self._refund(slot, 0)
             self._occupants.release(slot)
             self._agenda.follows[slot] = False
             self._free.append(slot)
             self._moved(slot)
 
     def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> None:
-        """A step is done, or several at once; it carried a chunk of ``prefill_slot``, or -1."""
-        self._occupants.on_step(prefill_slot, ended_ns, steps)
+        """A step is done, or several at once; the last one carried a chunk of ``prefill_slot``, or -1."""
+        if self._occupants.on_step(prefill_slot, ended_ns, steps) and prefill_slot in self._charged:
+            self._refund(prefill_slot, 0)  # its prompt is read
         self._bounds.passed()
 
     def skip(self, slot: int, tokens: int, chunk_tokens: int) -> None:
@@ -223,7 +247,7 @@ class Calendar:
 
     def void(self, booking: Booking) -> None:
         """Forget a booking: nobody will come for it, or it is not needed any more."""
-        self._agenda.remove(booking, begins=False)
+        self._agenda.remove(booking)
 
     # Whether it fits.
 
@@ -248,7 +272,9 @@ class Calendar:
         if end < 0 or not self._undisturbing(work, end, terms, prices):
             return -1
         weight = work.weight_ns(prices)
-        return -1 if any(booking.spare_ns < weight for booking in self._agenda.before(end)) else end
+        return (
+            -1 if any(booking.spare_ns < weight for booking in self._agenda.before(self._bounds.read_ns(work))) else end
+        )
 
     def _undisturbing(self, work: Work, end: int, terms: Terms, prices: Prices) -> bool:
         """Whether its chunks break no promise of what runs, and nobody's chunks break its own cadence."""

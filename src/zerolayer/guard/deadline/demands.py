@@ -93,8 +93,8 @@ class Demands:
             margin.margin_ns -= weight_ns
             margin.kin.least_ns = min(margin.kin.least_ns, margin.margin_ns)
 
-    def remove(self, booking: Booking, *, begins: bool) -> None:
-        """It is out of its chain. What ``begins`` still adds to those who are there, if not to whoever comes."""
+    def remove(self, booking: Booking) -> None:
+        """It is out of its chain. If it has begun, it is charged like anybody else until its prompt is read."""
         slot, chain = booking.slot, self._chains[booking.slot]
         for margin in booking.margins:
             kin = margin.kin
@@ -105,9 +105,7 @@ class Demands:
                 kin.least_ns = min([member.margin_ns for member in kin.members], default=NEVER)
         for kin in self._kin.values():
             grown = _part(kin.reach, chain) - kin.parts[slot]
-            if begins:
-                kin.parts[slot] += grown
-            elif grown:
+            if grown:
                 self._grow(kin, slot, grown)
                 kin.used_ns += grown
 

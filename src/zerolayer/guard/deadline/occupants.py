@@ -69,8 +69,11 @@ class Occupants:
             self.pending_steps -= skipped
             self.pending_ns -= skipped * full_ns
 
-    def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> None:
-        """So many steps are done, the last of them at ``ended_ns``; one carried a chunk of ``prefill_slot``, or -1."""
+    def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> bool:
+        """So many steps are done; the last one carried a chunk of ``prefill_slot``, or -1.
+
+        Returns whether that was the last chunk.
+        """
         self.steps += steps
         self.border_ns = ended_ns
         if prefill_slot >= 0 and self._chunks[prefill_slot][0]:
@@ -79,6 +82,8 @@ class Occupants:
             self._chunks[prefill_slot] = (chunks - 1, chunk_ns - spent, full_ns)
             self.pending_steps -= 1
             self.pending_ns -= spent
+            return chunks == 1
+        return False
 
     def left(self, slot: int) -> int:
         """Steps until what runs there is done, at most."""
