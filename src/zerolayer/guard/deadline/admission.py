@@ -15,7 +15,7 @@ import msgspec
 from zerolayer.contract import Contract
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.attendance import Attendance
-from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
+from zerolayer.guard.deadline.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.several import claim_all
@@ -85,7 +85,10 @@ class Admission:
         """
         prices = self._cost.prices()
         gap_ns = int(prices.stall_ns * _ROOM)
-        first_ns = int((prices.stall_ns + prices.reserve_ns) * _ROOM)
+        chunk_ns = (JOIN_STEPS + 1) * prices.step_ns + prices.chunk_ns[
+            -1
+        ]  # of a prompt of one chunk, before others join
+        first_ns = int((max(prices.stall_ns, chunk_ns) + prices.reserve_ns) * _ROOM)
         if gap_ns <= contract.per_token_ns and first_ns <= contract.first_token_ns:
             return contract
         return Limits(max(first_ns, contract.first_token_ns), max(gap_ns, contract.per_token_ns), contract.end_ns)
