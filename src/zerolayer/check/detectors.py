@@ -65,7 +65,8 @@ def line(run: Run) -> Finding | None:
     last = levels(run, PULSE)[-1]
     served = last.size * (1 - last.refused.value)
     if seen.effect.value < 0.95 * s0.value or _reads_prompts_in_turn(run, seen):
-        text = f"Serial prefill, {each}: of {served:.0f} at once the last begins {seen.effect.value:.0f} ms later."
+        effect = f"{seen.effect.value:.0f} ms"
+        text = f"Prompts are read one after another, {each}: of {served:.0f} at once the last begin {effect} later."
         return Finding(Kind.SERIAL, text, figures)
     passed = _passed(run, s0.value)
     behind = _slope_behind(run, passed)

@@ -79,12 +79,12 @@ def summary(run: Run, report: Report) -> Rows:
         )
     retry = report.retry
     rows.append(("refused", show_share(retry.refused)))
-    if report.pulses:
-        rows.append(("seen up to", _reach(run, report)))
     if retry.kept.n:
         rows.append(("retry kept", f"{show_share(retry.kept)}; promised {show(retry.promised)}"))
     if retry.regret.n:
         rows.append(("promise late by", show(retry.regret)))
+    if report.pulses:
+        rows.append(("seen up to", _reach(run, report)))
     return rows
 
 
