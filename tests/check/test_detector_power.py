@@ -97,6 +97,7 @@ def test_a_healthy_service_is_never_accused(service: simulated.Service) -> None:
 def test_at_most_one_healthy_run_in_100_is_accused() -> None:
     services = [simulated.healthy(cv) for cv in (0.05, 0.15, 0.5, 1.0)] + [simulated.refusing(8)]
     wrong = sum(bool(conclude(simulated.run(service, 1000 + seed))) for service in services for seed in range(200))
+    print(f"{wrong} of 1,000 healthy runs were accused")
     assert wrong <= 10
 
 
@@ -113,8 +114,8 @@ def test_p99_over_p50_does_not_show_a_queue_but_the_order_does() -> None:
 
 @pytest.mark.parametrize(
     ("service", "rate"),
-    [(simulated.shaper(40, burst=200), 80.0), (simulated.fifo(64), 1500.0), (simulated.sharing(64), 1500.0)],
-    ids=["a burst of 200", "64 slots", "64 share"],
+    [(simulated.shaper(40, burst=200), 80.0), (simulated.fifo(64), 1500.0)],
+    ids=["a burst of 200", "64 slots"],
 )
 def test_a_line_longer_than_the_largest_pulse_shows_in_a_step_that_is_too_much(
     service: simulated.Service, rate: float

@@ -91,10 +91,12 @@ def overload(run: Run) -> Finding | None:
     if groups != 1 or len(served) < GROWING_LEAST or len(served) < GROWING_SERVED * len(rows) or math.isnan(s0.value):
         return None
     waits = run.sent_latency_ms[served[np.argsort(run.sent[served])]]
-    tau, z = pooled_tau([waits])
     quarter = len(waits) // 4
     grown = float(np.median(waits[-quarter:]) - np.median(waits[:quarter]))
-    if tau <= GROWING_TAU or z <= GROWING_Z or grown < max(s0.value, FLOOR_MS, lag(run).worst_ms):
+    if grown < max(s0.value, FLOOR_MS, lag(run).worst_ms):
+        return None
+    tau, z = pooled_tau([waits])
+    if tau <= GROWING_TAU or z <= GROWING_Z:
         return None
     seconds = float(run.sent[served].max() - run.sent[served].min()) / 1e6
     return Finding(
