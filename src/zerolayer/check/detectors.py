@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerolayer.check.figures import (
     BOOTSTRAP_SEED,
@@ -293,21 +294,28 @@ def _together(run: Run, size: int) -> list[Floats]:
     return [run.latency_ms[rows & (run.group == group)] for group in np.unique(run.group[rows])]
 
 
+def _bursts(run: Run, rows: NDArray[np.intp], s0_ms: float) -> list[Floats]:
+    """Latencies of the largest bursts: at least half as long as the third longest."""
+    starts = np.flatnonzero(np.diff(run.sent[rows]) > 250 * s0_ms) + 1
+    parts = [part for part in np.split(rows, starts) if len(part) >= MIN_ACCEPTED]
+    parts = [part for part in parts if run.sent[part[-1]] - run.sent[part[0]] <= 500 * s0_ms]
+    least = sorted(map(len, parts))[-3] / 2 if len(parts) >= 3 else math.inf
+    return [run.latency_ms[part] for part in parts if len(part) >= least]
+
+
 def captured_line(run: Run) -> Finding | None:
     """In a capture: whether bursts are served in a line, or all slow down, as more are in flight.
 
-    A burst is what came within a quarter of S0 of each other.
+    A burst is what came within half of S0, apart from what came before and after; the largest show a line.
     """
     rows, s0 = np.flatnonzero(run.rows(BASELINE, CAPTURE)), unloaded(run)
     loaded = levels(run, CAPTURE)
     full = [level for level in loaded if level.p50.n >= 20]
     if s0.n < 10 or not full:
         return None
-    quarter_us = 250 * s0.value
-    starts = np.flatnonzero(np.diff(run.sent[rows]) > quarter_us) + 1
-    bursts = [run.latency_ms[burst] for burst in np.split(rows, starts) if len(burst) >= MIN_ACCEPTED]
+    bursts = _bursts(run, rows, s0.value)
     effects = np.array([float(burst[-1] - burst[0]) for burst in bursts])
-    tau, z = pooled_tau(bursts)
+    tau, z = pooled_tau(bursts)  # NaN without bursts
     figures = {"s0_ms": s0, "p50_ms": full[-1].p50, "effect_ms": median(effects)}
     if tau > ORDERED_TAU and z > ORDERED_Z and float(np.median(effects)) >= 0.95 * s0.value:
         text = f"A queue: in {len(bursts)} bursts the later waits the longer, the last {np.median(effects):.0f} ms."
