@@ -110,8 +110,12 @@ def test_a_hostile_address_stays_text() -> None:
 
 def test_the_live_line_shows_progress_and_ends_with_a_line_feed() -> None:
     screen = io.StringIO()
-    view = LiveView(screen)
+    now = iter(range(0, 10**12, 10**9))
+    view = LiveView(screen, lambda: next(now))
+    view.note("About a minute.")
     view.begin("pulse", 2)
+    assert "0/2" in screen.getvalue()
+    view.wait()
     view.show(1, [50.0, 60.0])
     view.show(2, [55.0])
     view.close()

@@ -23,6 +23,7 @@ _EXPLAINS = {
     Kind.FIRST_ARRIVAL: {Kind.MODE},
     Kind.SHARING: {Kind.STALL},
 }
+_SHOWN_BY_PULSES = {Kind.QUEUE, Kind.SHAPER, Kind.SHARING}
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ def conclude(run: Run) -> list[Finding]:
     ]
     found = [finding for detect in single if (finding := detect(run)) is not None]
     found += time_detectors.promise(run)
+    if not any(finding.kind in _SHOWN_BY_PULSES for finding in found) and (line := time_detectors.overload(run)):
+        found.append(line)
     explained = set().union(*(_EXPLAINS.get(finding.kind, set()) for finding in found))
     kept = [finding for finding in found if finding.kind not in explained]
     return sorted(kept, key=lambda finding: finding.exit_code or 99)

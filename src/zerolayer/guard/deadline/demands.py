@@ -41,9 +41,9 @@ class Demands:
 
     def bear(self, wanted: Booking) -> bool:
         """Whether all that is booked can bear one more."""
-        steps, weight, slot = wanted.steps, wanted.weight_ns, wanted.slot
+        slot = wanted.slot
         for kin in self._kin.values():
-            grown = (1 + kin.reach // steps) * weight - kin.parts[slot]
+            grown = wanted.adds_ns(kin.reach) - kin.parts[slot]
             if grown <= 0 or kin.least_ns - kin.used_ns >= grown:
                 continue
             if any(each.slot != slot and each.spare_ns < grown for each in kin.members):
@@ -63,8 +63,8 @@ class Demands:
             return None
         # To come: of each other slot one before the first token, before the end as many as it can begin, and a few
         # unbooked. Whoever follows in the slot starts later by that; where prompts take much of the time, one must do.
-        some, most = others // _UNBOOKED_SHARE, (1 + kin.reach // steps) * others
-        expected = most if 3 * most <= 4 * booking.typical_ns else others
+        some, most = others // _UNBOOKED_SHARE, (self._slots - 1) * booking.adds_ns(kin.reach)
+        expected = min(most, max(others, booking.typical_ns))
         spare = min(max(0, expected - load) + some, room * 2 // 3)
         first_spare = min(max(0, others - singles) + some, first_room * 2 // 3)
         booking.single_ns = singles
@@ -78,7 +78,7 @@ class Demands:
         for kin, _ in spares:
             self._kin[kin.reach] = kin
         for kin in self._kin.values():
-            grown = (1 + kin.reach // booking.steps) * booking.weight_ns - kin.parts[slot]
+            grown = booking.adds_ns(kin.reach) - kin.parts[slot]
             if grown > 0:
                 self._grow(kin, slot, grown)
                 kin.used_ns += grown
@@ -93,8 +93,8 @@ class Demands:
             margin.margin_ns -= weight_ns
             margin.kin.least_ns = min(margin.kin.least_ns, margin.margin_ns)
 
-    def remove(self, booking: Booking, *, begins: bool) -> None:
-        """It is out of its chain. What ``begins`` still adds to those who are there, if not to whoever comes."""
+    def remove(self, booking: Booking) -> None:
+        """It is out of its chain. If it has begun, it is charged like anybody else until its prompt is read."""
         slot, chain = booking.slot, self._chains[booking.slot]
         for margin in booking.margins:
             kin = margin.kin
@@ -105,9 +105,7 @@ class Demands:
                 kin.least_ns = min([member.margin_ns for member in kin.members], default=NEVER)
         for kin in self._kin.values():
             grown = _part(kin.reach, chain) - kin.parts[slot]
-            if begins:
-                kin.parts[slot] += grown
-            elif grown:
+            if grown:
                 self._grow(kin, slot, grown)
                 kin.used_ns += grown
 
@@ -122,4 +120,4 @@ class Demands:
 
 
 def _part(reach: int, chain: Sequence[Booking]) -> int:
-    return max([(1 + reach // booking.steps) * booking.weight_ns for booking in chain], default=0)
+    return max([booking.adds_ns(reach) for booking in chain], default=0)
