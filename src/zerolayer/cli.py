@@ -92,6 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     from zerolayer.cluster.k8s_command import add_k8s
 
     add_k8s(commands)
+    from zerolayer.cluster.ray_command import add_ray
+
+    add_ray(commands)
     from zerolayer.guard.auth.arguments import add_keys
 
     add_keys(commands)
