@@ -25,6 +25,9 @@ _FLAGS = (
     ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
     ("engine", "KIND", "native, or mock:step_us=5000"),
     ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
+    ("devices", "CORES", "sets of cores, as in 0-3,4-7; each further one is a node of its own"),
+    ("peers", "URLS", "where other nodes are: http://host:port, dns://, dns+srv://, k8s:// or consul://, by commas"),
+    ("address", "URL", "under which other nodes and clients reach this one"),
     ("key-set", "FILE", "keyset.json of `zerolayer keys new`; with it every request needs a key"),
     ("ledger", "FOLDER", "where a record of every request goes; off = nowhere"),
     ("traces", "URL", "OTLP collector that gets a span of each request, as in http://127.0.0.1:4318"),
@@ -87,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     from zerolayer.cluster.k8s_command import add_k8s
 
     add_k8s(commands)
+    from zerolayer.cluster.ray_command import add_ray
+
+    add_ray(commands)
     from zerolayer.guard.auth.arguments import add_keys
 
     add_keys(commands)
