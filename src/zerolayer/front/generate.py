@@ -29,7 +29,7 @@ from zerolayer.front.watch import Watch, audited, with_logprobs
 from zerolayer.guard.budget.budgets import Size
 from zerolayer.guard.freshness import Verdict
 from zerolayer.guard.guard import Arrival, Guard, Held, Reservation
-from zerolayer.guard.prompt import Prompt
+from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
@@ -139,12 +139,12 @@ class Generator:
         if reservation.compiles or reservation.long:
             self._tokenise_aside(exchange, request, arrival, reservation)
         else:
-            self._tokenise(exchange, request, arrival, reservation, partial(self._guard.prompts, request))
+            self._tokenise(exchange, request, arrival, reservation, partial(self._guard.reader.prompts, request))
 
     def _tokenise_aside(self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation) -> None:
         # Whoever brings a grammar that takes its time delays those who bring another one, and nobody else.
         aside = self._compiler if reservation.compiles else self._helper
-        future = aside.submit(self._guard.prompts, request)
+        future = aside.submit(self._guard.reader.prompts, request)
         exchange.on_gone = partial(self._give_up, future, reservation)
         arrived = partial(self._tokenised, exchange, request, arrival, reservation)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))

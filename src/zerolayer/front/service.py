@@ -74,7 +74,7 @@ class Models:
         self._etag = b'"%b"' % hashlib.sha256(vocabulary).hexdigest().encode("ascii")
         self._names = guard.names
         self._created = created
-        self._tokens = guard.shape.slot_tokens
+        self._tokens = guard.reader.shape.slot_tokens
         self._served_by = dict(served_by)
 
     def tell(self, name: str, value: str | int) -> None:
