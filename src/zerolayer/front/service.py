@@ -16,6 +16,8 @@ from zerolayer.front.exchange import JSON, Action, Exchange
 from zerolayer.front.gate import PROTOBUF_MEDIA, media_type
 from zerolayer.front.generate import Generator
 from zerolayer.front.inference import Inference
+from zerolayer.front.nodes import NAME, Nodes
+from zerolayer.front.nodes import PATH as NODES
 from zerolayer.front.responses import Responses
 from zerolayer.front.site import Header
 from zerolayer.guard.guard import Guard
@@ -38,10 +40,14 @@ _NO_STORE: Final[Header] = (b"cache-control", b"no-store")
 
 
 class Health:
-    """``/livez`` says that the process answers, ``/readyz`` that it takes work; neither waits for the engine."""
+    """``/livez`` says that the process answers, ``/readyz`` that it takes work; neither waits for the engine.
 
-    def __init__(self, guard: Guard) -> None:
+    ``own`` is what this node is called among others.
+    """
+
+    def __init__(self, guard: Guard, own: Callable[[], bytes] = bytes) -> None:
         self._guard = guard
+        self._own = own
 
     def live(self, exchange: Exchange) -> None:
         """Always 200: the loop runs."""
@@ -50,6 +56,7 @@ class Health:
     def ready(self, exchange: Exchange) -> None:
         """200, or 503 while draining or when the engine cannot go on."""
         closed: Unavailable | None = self._guard.closed
+        exchange.more_headers = ((NAME, self._own()),)
         if closed is None:
             exchange.reply(200, (JSON, _NO_STORE), b'{"status":"ready"}')
         else:
@@ -130,6 +137,7 @@ def service_table(
     models: Models,
     health: Health,
     description: Description,
+    nodes: Nodes,
 ) -> dict[str, Mapping[str, Action]]:
     """What the service itself answers."""
 
@@ -151,6 +159,7 @@ def service_table(
         _RESPONSES + "/": {"GET": responses.kept, "DELETE": responses.kept, "POST": responses.kept},
         _MODELS: {"GET": models.listed},
         _MODELS + "/": {"GET": models.one},
+        NODES: {"GET": nodes.listed},
         OPENAPI: {"GET": description.show},
         **health.table(),
     }

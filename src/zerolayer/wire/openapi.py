@@ -54,6 +54,7 @@ PATHS: Final[Mapping[str, tuple[Operation, ...]]] = {
     "/v1/generate": (Operation("post", "Generate, in the fixed schema", reply=(_PROTOBUF,), media=(_PROTOBUF,)),),
     "/v1/models": (Operation("get", "The names that a request may use"),),
     "/v1/models/{id}": (Operation("get", "One of the names"),),
+    "/v1/nodes": (Operation("get", "The nodes that this one knows, and how each is"),),
     "/livez": (Operation("get", "The process answers"),),
     "/readyz": (Operation("get", "The service takes work"),),
     "/health": (Operation("get", "The same as /readyz"),),
