@@ -84,9 +84,7 @@ def test_a_busy_server_is_asked_again_at_the_promised_millisecond_with_the_same_
 
 def test_waits_end_with_the_retry_budget(scripted, http) -> None:
     time = FakeTime()
-    client = Client(
-        scripted(http.busy, http.busy, http.busy).url, retry_budget_ms=300, clocks=time.clocks
-    )
+    client = Client(scripted(http.busy, http.busy, http.busy).url, retry_budget_ms=300, clocks=time.clocks)
     with pytest.raises(Refused) as caught:
         client.chat(HI, model="m")
     assert time.slept == [0.12, 0.12]

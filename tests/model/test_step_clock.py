@@ -229,9 +229,7 @@ def test_every_step_is_entered_in_the_cost_table(recorder: Recorder) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, SLOTS), st.integers(1, 40), st.integers(1, 20), st.booleans()), max_size=20)
-)
+@given(st.lists(st.tuples(st.integers(0, SLOTS), st.integers(1, 40), st.integers(1, 20), st.booleans()), max_size=20))
 def test_whatever_is_admitted_and_cancelled_every_slot_comes_back_exactly_once(
     arrivals: list[tuple[int, int, int, bool]],
 ) -> None:

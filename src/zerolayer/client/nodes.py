@@ -111,6 +111,12 @@ class Nodes:
         for node in self._nodes.values():
             node.listed = node.name in names
 
+    def told(self, name: str, told_ns: int, load: Load) -> None:
+        """Somebody else knows what this node said then; what it said to us since counts more."""
+        node = self._nodes[name]
+        if node.told_ns is None or node.told_ns < told_ns:
+            node.load, node.told_ns, node.ended = load, told_ns, 0
+
     def choose(self, now_ns: int, prefix: bytes = b"", without: frozenset[str] = frozenset()) -> str | None:
         """The node to ask next, or None when all are out. ``prefix`` names what the prompt begins with.
 

@@ -14,6 +14,7 @@ from zerolayer.client.call import Call
 from zerolayer.client.errors import InvalidAddress
 from zerolayer.client.forms import Ask
 from zerolayer.client.nodes import Load, Nodes
+from zerolayer.client.peers import Peer
 from zerolayer.client.retry import NS_PER_MS, RetryBudget, RetryPolicy
 from zerolayer.client.statistics import Tally
 
@@ -110,19 +111,23 @@ class Service:
         self._epoch = load.epoch
         return True
 
-    def take_peers(self, urls: Sequence[str]) -> None:
+    def take_peers(self, peers: Sequence[Peer]) -> None:
         """The nodes that there are now. Addresses that are none, or less safe than the client's own, are left out."""
-        listed = []
-        for url in urls:
+        now_ns, listed = self.clocks.monotonic_ns(), []
+        for peer in peers:
             try:
-                address = Address.parse(url, self._key)
+                address = Address.parse(peer.url, self._key)
             except InvalidAddress:
                 continue
             if address.scheme == "https" or not self._secure:
                 self.addresses.setdefault(str(address), address)
-                listed.append(str(address))
-        if listed:
-            self.nodes.update(listed)
+                listed.append((str(address), peer))
+        if not listed:
+            return
+        self.nodes.update([name for name, _ in listed])
+        for name, peer in listed:
+            if peer.load is not None:
+                self.nodes.told(name, now_ns - peer.age_ns, peer.load)
 
     def until_answer(self, end_ns: int | None) -> Patience:
         """How long to wait for the head of a reply."""
