@@ -240,6 +240,12 @@ class BeyondHorizon(ZerolayerError):
     code = "beyond_horizon"
 
 
+class DraftRefused(BeyondHorizon):
+    """A request that only fills the prompt cache finds its one place taken. It is never booked."""
+
+    code = "draft_refused"
+
+
 class Unavailable(ZerolayerError):
     """The server is starting, draining or broken.
 

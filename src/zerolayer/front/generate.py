@@ -16,6 +16,7 @@ import msgspec
 from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
 from zerolayer.front.choices import several
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.drafts import Drafts
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import HIT, MISS, Keeping
@@ -74,6 +75,7 @@ class Generator:
         self._compiler = compiler
         self._held = held
         self._loop = asyncio.get_running_loop()
+        self._drafts = Drafts(guard, dispatcher, helper, self._answer)
 
     def chat(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/chat/completions``."""
@@ -123,6 +125,9 @@ class Generator:
         exchange.on_gone = self._loop.call_later(arrival.verdict.wait_ms / 1000, come).cancel
 
     def _reserve(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
+        if request.fills_cache:
+            self._drafts.begin(exchange, request, arrival)
+            return
         try:
             if self._answered(exchange, request, arrival):
                 return

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from zerolayer.errors import ModelNotFound, Unavailable, ZerolayerError
 from zerolayer.front.anthropic import Messages, page_of
+from zerolayer.front.bookings import BOOKINGS, Bookings
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.description import Description
 from zerolayer.front.dialect import ANTHROPIC
@@ -149,6 +150,7 @@ def service_table(
     models: Models,
     health: Health,
     description: Description,
+    bookings: Bookings,
     nodes: Nodes,
 ) -> dict[str, Mapping[str, Action]]:
     """What the service itself answers."""
@@ -169,6 +171,7 @@ def service_table(
         _RESPONSES: {"POST": responses.create},
         _RESPONSES + "/input_tokens": {"POST": responses.count},
         _RESPONSES + "/": {"GET": responses.kept, "DELETE": responses.kept, "POST": responses.kept},
+        BOOKINGS: {"DELETE": bookings.give_back},
         _MODELS: {"GET": models.listed},
         _MODELS + "/": {"GET": models.one},
         NODES: {"GET": nodes.listed},
