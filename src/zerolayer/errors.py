@@ -227,13 +227,28 @@ class BeyondHorizon(ZerolayerError):
     code = "beyond_horizon"
 
 
+class DraftRefused(BeyondHorizon):
+    """A request that only fills the prompt cache finds its one place taken. It is never booked."""
+
+    code = "draft_refused"
+
+
 class Unavailable(ZerolayerError):
-    """The server is starting, draining or broken."""
+    """The server is starting, draining or broken.
+
+    A server that drains comes back as another process, and ``retry_after_ms`` is about what that takes, unless another
+    node is known that takes work sooner.
+    """
 
     status = 503
     grpc_code = 14
     kind = "server_error"
     code = "unavailable"
+    ticket = None
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after_ms: int = 1000) -> None:
+        super().__init__(message, param=param)
+        self.retry_after_ms = retry_after_ms
 
 
 class EngineFailed(ZerolayerError):

@@ -37,8 +37,6 @@ _EVENT_STREAM: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # nginx would collect the stream otherwise
 )
-# A server that drains comes back as another process; a second is about what that takes.
-_AWAY: Final[tuple[Header, ...]] = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
 _NO_RETRY: Final = (
     InvalidRequest, Infeasible, BeyondHorizon, BudgetSpent, DeadlineExpired, DeadlineMissed, StaleInput,
@@ -244,10 +242,8 @@ class Exchange:
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()
-        if isinstance(error, RetryLater):
+        if isinstance(error, (RetryLater, Unavailable)):
             extra = retry_headers(error)
-        elif isinstance(error, Unavailable):
-            extra = _AWAY
         elif isinstance(error, MethodNotAllowed):
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):

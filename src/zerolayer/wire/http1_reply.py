@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 
-from zerolayer.errors import RetryLater
+from zerolayer.errors import RetryLater, Unavailable
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -58,7 +58,7 @@ def server_timing(stages_us: Mapping[str, int]) -> bytes:
     return ", ".join(f"{name};dur={us // 1000}.{us % 1000:03d}" for name, us in stages_us.items()).encode("ascii")
 
 
-def retry_headers(error: RetryLater) -> tuple[tuple[bytes, bytes], ...]:
+def retry_headers(error: RetryLater | Unavailable) -> tuple[tuple[bytes, bytes], ...]:
     """When to come back: whole milliseconds for the SDKs, whole seconds, rounded up, for proxies; and the ticket."""
     ms = error.retry_after_ms
     ticket = () if error.ticket is None else ((b"x-zl-ticket", error.ticket.encode("ascii")),)

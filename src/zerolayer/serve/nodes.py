@@ -1,0 +1,128 @@
+"""A node among others: what it says of itself, and the list of nodes that it keeps and tells."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from zerolayer.cluster.directory import Directory
+from zerolayer.cluster.membership import Listed, NodeList, State
+from zerolayer.cluster.neighbours import Neighbours
+from zerolayer.cluster.question import Asker
+from zerolayer.cluster.sources import sources
+from zerolayer.contract import Contract
+from zerolayer.contract_listen import WILDCARDS, Listen
+from zerolayer.errors import Unavailable
+from zerolayer.guard.guard import Guard
+from zerolayer.serve.fleet import node_key
+
+if TYPE_CHECKING:
+    from zerolayer.guard.deadline.calendar import Calendar
+
+_LEAVING: Final = "the server is shutting down; send the request again in a moment"
+_ELSEWHERE: Final = "the server is shutting down; GET /v1/nodes names others, and one of them takes the request"
+
+
+class NodeBook:
+    """Owns the list. All methods run on the loop. Raises ``StartupError`` for peers that cannot be read."""
+
+    def __init__(self, contract: Contract, model: str, guard: Guard, slots: int) -> None:
+        self._contract = contract
+        self._guard = guard
+        self._calendar: Calendar = guard.slots
+        self._model = model
+        self._slots = slots
+        self._directory = Directory(sources(contract.cluster.peers))
+        self._key = node_key(contract.tenants)
+        self._neighbours: Neighbours | None = None
+        self._said = Listed("", "")
+        self._told = (False, 0)
+        self.derate = 1.0
+        self.tail = b";derate=1.00;epoch=0"  # of x-zl-load, made when it changes and not for every reply
+
+    @property
+    def own(self) -> bytes:
+        """The address of this node, as others reach it; empty before there is one."""
+        return self._said.address.encode("ascii")
+
+    def start(self, port: int) -> None:
+        """The service listens on ``port``: look for others."""
+        address = own_address(self._contract, port)
+        self._said = Listed(address, State.UNREADY.value)
+        asker = Asker(address, self._key, _tls(self._contract.listen))
+        self._neighbours = Neighbours(self._directory, asker, lambda: self._said, time.monotonic_ns)
+        self._neighbours.start()
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Several times a second: what this node says of itself, and the tail of ``x-zl-load``."""
+        neighbours = self._neighbours
+        if neighbours is None:
+            return
+        was, self._said = self._said, self._say()
+        if self._said.state != was.state:
+            neighbours.changed()
+        self.tail = b";derate=%.2f;epoch=%d" % (self.derate, neighbours.view.epoch)
+
+    def announced(self, address: str) -> None:
+        """Another node told its address."""
+        if self._neighbours is not None:
+            self._neighbours.announced(address)
+
+    def body(self) -> bytes:
+        """The list, for ``GET /v1/nodes``."""
+        own = self._say()
+        view = NodeList(0, own.address, (own,)) if self._neighbours is None else self._neighbours.view
+        nodes = tuple(own if node.address == own.address else node for node in view.nodes)
+        return msgspec.json.encode(msgspec.structs.replace(view, nodes=nodes))
+
+    def leaving(self) -> Unavailable:
+        """What new work is told while this node drains: when another one would start it, if any would."""
+        elsewhere_ms = None if self._neighbours is None else self._neighbours.elsewhere_ms()
+        if elsewhere_ms is None:
+            return Unavailable(_LEAVING)
+        return Unavailable(_ELSEWHERE, retry_after_ms=max(1, elsewhere_ms))
+
+    def close(self) -> None:
+        """No more questions."""
+        if self._neighbours is not None:
+            self._neighbours.close()
+
+    def _say(self) -> Listed:
+        state = State.READY if self._guard.closed is None else State.UNREADY
+        return Listed(
+            self._said.address,
+            state.value,
+            self._model,
+            self._slots,
+            self._calendar.free,
+            self._calendar.next_free_ms(),
+            self.derate,
+            0,
+        )
+
+
+def own_address(contract: Contract, port: int) -> str:
+    """The URL under which others reach this node."""
+    named = contract.cluster.address or contract.tenants.node
+    if named:
+        return named
+    host, scheme = contract.listen.host, "https" if contract.listen.certificate else "http"
+    if host in WILDCARDS:
+        host = socket.gethostname()
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _tls(listen: Listen) -> ssl.SSLContext | None:
+    """Where clients show certificates, nodes show theirs to one another."""
+    if not listen.certificate:
+        return None
+    context = ssl.create_default_context()
+    if listen.client_ca:
+        context.load_verify_locations(listen.client_ca)
+        context.load_cert_chain(listen.certificate, listen.key, password="")  # there is nobody to ask
+    return context

@@ -1,0 +1,103 @@
+"""``GET /v1/nodes`` on real servers: nodes find one another without a seed, and whose word is taken."""
+
+from __future__ import annotations
+
+import pytest
+from echo_service import Service, expect_soon, get
+
+PATH = "/v1/nodes"
+
+
+def ask(service: Service) -> dict:
+    return service.ask(get(PATH)).json
+
+
+def states(service: Service) -> dict[str, str]:
+    return {node["address"]: node["state"] for node in ask(service)["nodes"]}
+
+
+def url(service: Service) -> str:
+    return f"http://127.0.0.1:{service.port}"
+
+
+def epoch(service: Service) -> int:
+    members = dict(part.split("=") for part in service.ask(get("/livez")).headers["x-zl-load"].split(";"))
+    return int(members["epoch"])
+
+
+def test_a_node_that_is_alone_tells_of_itself(serve) -> None:
+    service = serve(slots=3, slot_tokens=512)
+    reply = service.ask(get(PATH))
+    assert (reply.status, reply.headers["cache-control"]) == (200, "no-store")
+    assert reply.json == {
+        "version": 1,
+        "epoch": 0,
+        "self": url(service),
+        "nodes": [
+            {
+                "address": url(service),
+                "state": "ready",
+                "model": "echo",
+                "slots": 3,
+                "free": 3,
+                "next_ms": 0,
+                "derate": 1.0,
+                "age_ms": 0,
+            }
+        ],
+    }
+
+
+def test_readiness_tells_what_the_node_is_called(serve) -> None:
+    service = serve(address="http://llm-0.llm:8000")
+    assert service.ask(get("/readyz")).headers["x-zl-node"] == "http://llm-0.llm:8000"
+    assert ask(service)["self"] == "http://llm-0.llm:8000"
+
+
+def test_nodes_that_know_only_the_first_find_one_another_and_agree_on_the_epoch(serve) -> None:
+    first = serve()
+    others = [serve(peers=url(first)) for _ in range(2)]
+    fleet = [first, *others]
+    everyone = dict.fromkeys(map(url, fleet), "ready")
+    expect_soon(lambda: all(states(service) == everyone for service in fleet))
+    expect_soon(lambda: len({epoch(service) for service in fleet}) == 1)
+    assert epoch(first) == ask(first)["epoch"] > 0
+    assert {node["model"] for node in ask(first)["nodes"]} == {"echo"}
+
+
+def test_a_node_that_takes_no_more_work_is_told_to_all_and_changes_the_epoch(serve) -> None:
+    first = serve()
+    second = serve(peers=url(first))
+    expect_soon(lambda: states(first).get(url(second)) == "ready")
+    before = epoch(first)
+    second.on_loop(lambda: second.server.guard.close(second.server.nodes.leaving()))
+    expect_soon(lambda: states(first)[url(second)] == "unready")
+    expect_soon(lambda: epoch(first) != before)
+
+
+def test_a_node_that_drains_sends_new_work_to_when_another_would_start_it(serve) -> None:
+    first = serve()
+    second = serve(peers=url(first))
+    alone = first.on_loop(first.server.nodes.leaving)
+    expect_soon(lambda: states(second).get(url(first)) == "ready")
+    accompanied = second.on_loop(second.server.nodes.leaving)
+    assert (alone.retry_after_ms, accompanied.retry_after_ms) == (1000, 1)
+    assert "/v1/nodes" in accompanied.message
+
+
+def test_a_node_that_dies_is_away_on_the_lists_of_the_others(serve) -> None:
+    first = serve()
+    second = serve(peers=url(first))
+    expect_soon(lambda: states(first).get(url(second)) == "ready")
+    gone = url(second)
+    second.close()
+    expect_soon(lambda: states(first)[gone] == "away")
+
+
+@pytest.mark.parametrize("name", ["http://10.9.8.7:8000", "http://[::1]:1", "nonsense", "http://[", "http://127.0.0.2:1"])
+def test_without_keys_nobody_makes_a_server_ask_at_another_address_than_his_own(serve, name) -> None:
+    service = serve()
+    told = []
+    service.server.nodes.announced = told.append
+    assert service.ask(get(PATH, "x-zl-node: " + name)).status == 200
+    assert told == []
