@@ -250,13 +250,14 @@ class Admission:
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
         told_ns = None
-        if self._told_ns <= now + calendar.horizon_ns:  # else others were told all that time can hold
-            told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, self._told_ns)))
+        behind = 0 if asker.retry else self._told_ns  # who has waited already is not sent to the end
+        if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold
+            told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, behind)))
         if told_ns is None:
             raise BeyondHorizon(
                 "all slots are busy, and none can start this request in time; give it more time, or send it later"
             )
-        if not asker.last:  # the next one is told a later time: as slots come free one after the other
+        if not asker.last and not asker.retry:  # the next one is told a later time, as slots come free one by one
             typical_ns = wish.promised.typical_ns(self._cost.prices(), calendar.slots - 1)
             self._told_ns = told_ns + typical_ns // calendar.slots
         return self._busy(told_ns, now)

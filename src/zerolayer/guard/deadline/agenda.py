@@ -60,13 +60,13 @@ class Agenda:
         self.unbooked -= len(chain) == 1
         self._count(booking, 1)
 
-    def remove(self, booking: Booking) -> None:
-        """It begins, or nobody will come for it."""
+    def remove(self, booking: Booking, *, begins: bool) -> None:
+        """It ``begins``, or nobody will come for it."""
         chain = self.chains[booking.slot]
         self.booked.remove(booking)
         chain.remove(booking)
         self.unbooked += not chain
-        self.demands.remove(booking)
+        (self.demands.begin if begins else self.demands.remove)(booking)
         self._count(booking, -1)
 
     def bind(self, slot: int) -> None:

@@ -53,6 +53,7 @@ class Calendar:
         self._starts = Starts(
             slots, self._occupants, self._agenda, grace_ns=grace_ns, horizon_ns=horizon_ns, reserved=self.reserved
         )
+        self._reading: dict[int, Booking] = {}  # by slot: what was booked, while its prompt is read
         self._charged: dict[int, tuple[list[Booking], int]] = {}  # by slot that is claimed: to whom it adds what
         self.picture = Picture(self._bounds, self._occupants, self._booked, self._free)
 
@@ -169,12 +170,8 @@ class Calendar:
             slot = self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms)
         if slot >= 0:
             self._agenda.not_before[own] = self._occupants.steps + booking.steps
-            self._agenda.remove(booking)
-            self._refresh(now)
-            self._charged[slot] = (
-                self._agenda.charge(self._bounds.read_ns(booking.work), booking.weight_ns),
-                booking.weight_ns,
-            )
+            self._agenda.remove(booking, begins=True)
+            self._reading[slot] = booking
             self._agenda.follows[slot] = slot == own
             self._take(slot, booking.work, booking.terms, now, self._prices())
         return slot
@@ -204,6 +201,13 @@ class Calendar:
         if weight_ns:
             self._charged[slot] = (charged, weight_ns)
 
+    def _read(self, slot: int) -> None:
+        """The prompt there holds nobody up any more."""
+        if slot in self._charged:
+            self._refund(slot, 0)
+        if slot in self._reading:
+            self._agenda.demands.read(self._reading.pop(slot))
+
     def ending(self, slot: int) -> None:
         """Its client is gone, or its text is complete: the slot comes back at the next step border."""
         self._occupants.ending(slot)
@@ -212,7 +216,7 @@ class Calendar:
     def release(self, slot: int) -> None:
         """Give a slot back. Idempotent: a slot that is free stays free."""
         if slot not in self._free:
-            self._refund(slot, 0)
+            self._read(slot)
             self._occupants.release(slot)
             self._agenda.follows[slot] = False
             self._free.append(slot)
@@ -220,8 +224,8 @@ class Calendar:
 
     def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> None:
         """A step is done, or several at once; the last one carried a chunk of ``prefill_slot``, or -1."""
-        if self._occupants.on_step(prefill_slot, ended_ns, steps) and prefill_slot in self._charged:
-            self._refund(prefill_slot, 0)  # its prompt is read
+        if self._occupants.on_step(prefill_slot, ended_ns, steps):
+            self._read(prefill_slot)
         self._bounds.passed()
 
     def skip(self, slot: int, tokens: int, chunk_tokens: int) -> None:
@@ -247,7 +251,7 @@ class Calendar:
 
     def void(self, booking: Booking) -> None:
         """Forget a booking: nobody will come for it, or it is not needed any more."""
-        self._agenda.remove(booking)
+        self._agenda.remove(booking, begins=False)
 
     # Whether it fits.
 

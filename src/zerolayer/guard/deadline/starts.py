@@ -6,13 +6,16 @@ limits allow; where the bound of that time is further away, the start is later.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
+from operator import attrgetter
 
 from zerolayer.guard.deadline.agenda import Agenda
 from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
 from zerolayer.guard.deadline.occupants import Occupants
 from zerolayer.model.cost import Prices
 
+_START = attrgetter("start_ns")
 _ROUNDS = 24  # of looking for a start that suits everybody
 _SOON_NS = 1_000_000
 _LEAD_SHARE = 12  # starts lie that part of a service early: to be held for a moment costs less than a slot at rest
@@ -56,8 +59,9 @@ class Starts:
         booking.start_ns = max(booking.start_ns, bound - longest)
         booking.strict = terms.per_token_ns < prices.stall_ns
         last = min(at.now_ns + self._horizon_ns, terms.patience_ns - booking.need_ns - longest)
+        apart = booking.typical_ns * 3 // (4 * self._slots)
         for _ in range(_ROUNDS):
-            moved = self._undisturbed(booking, first_spare, at)
+            moved = self._apart(self._undisturbed(booking, first_spare, at), apart)
             moved = moved if spaced is None else spaced(moved)
             if moved > last:
                 return None
@@ -126,6 +130,15 @@ class Starts:
             bound = follow(self._grace_ns, bound or 1)
         booking.slot, booking.start_ns = slot, start
         return bound
+
+    def _apart(self, start_ns: int, apart_ns: int) -> int:
+        """``start_ns``, or the next time after it that is so far from all other starts."""
+        booked = self._agenda.booked
+        place = bisect_left(booked, start_ns - apart_ns + 1, key=_START)
+        while place < len(booked) and booked[place].start_ns < start_ns + apart_ns:
+            start_ns = booked[place].start_ns + apart_ns
+            place += 1
+        return start_ns
 
     def _undisturbed(self, wanted: Booking, spare_ns: int, at: Moment) -> int:
         """Its start, or a later one if what runs could not bear it."""
