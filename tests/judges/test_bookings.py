@@ -7,7 +7,6 @@ import os
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import grpc
@@ -15,6 +14,7 @@ import openai
 import pytest
 
 from judges.busy_server import CLIENTS, TOKENS, Busy
+from judges.client_environments import node_folder
 from wire.inference_messages import message
 from zerolayer.client.service_config import SERVICE_CONFIG
 
@@ -70,19 +70,14 @@ def test_anthropic_for_python(busy: Busy) -> None:
 @pytest.mark.parametrize(
     ("package", "call", "base"), [("openai", "chat.completions", "/v1"), ("@anthropic-ai/sdk", "messages", "")]
 )
-def test_clients_for_node(
-    busy: Busy, tool: Callable[[str, str], str], tmp_path: Path, package: str, call: str, base: str
-) -> None:
-    node, npm = (tool(name, "apt-get install nodejs npm") for name in ("node", "npm"))
-    quiet = ["--no-audit", "--no-fund", "--silent", "--prefix", str(tmp_path)]
-    if subprocess.run([npm, "install", *quiet, package], cwd=tmp_path, check=False).returncode != 0:
-        pytest.skip(f"npm could not install the package; try: npm install {package}")
-    script = tmp_path / "judge.mjs"
+def test_clients_for_node(busy: Busy, package: str, call: str, base: str) -> None:
+    folder = node_folder()
+    script = folder / f"bookings_{call}.mjs"
     script.write_text(NODE % (package, call))
     environment = {**os.environ, "ZEROLAYER_TEST_URL": busy.url + base}
 
     def ask() -> list[str]:
-        run = subprocess.run([node, script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        run = subprocess.run(["node", script], cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
         return list(json.loads(run.stdout))
 
