@@ -99,7 +99,8 @@ class Tables:
         inference = self._inference(HttpFraming(), counter)
         rooms, transcripts = self._rooms, self._transcripts
         served = rooms.guard.names.served
-        messages = Messages(self._generator(MessageAnswers(served, transcripts)), counter)
+        answered = MessageAnswers(served, transcripts, rooms.guard.reader.shape.slot_tokens)
+        messages = Messages(self._generator(answered), counter)
         answers = ResponseAnswers(rooms.site.wall_s, served, rooms.loaded.vocabulary, transcripts)
         responses = Responses(self._generator(answers), counter)
         description = Description(openapi_document(rooms.site.version, self._limits, _nameable(rooms.guard)))
