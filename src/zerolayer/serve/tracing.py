@@ -37,6 +37,7 @@ _US: Final = 1000
 _PLAIN: Final = "text_completion"
 _OPERATIONS: Final = {b"completions": _PLAIN}
 _CHAT: Final = "chat"
+_UNNAMED: Final = int(Flag.UNNAMED)  # a plain number: this is looked at on the loop
 
 
 class _Taken(msgspec.Struct, frozen=True):
@@ -78,7 +79,7 @@ class Traces:
 
     def take(self, entry: Entry, traceparent: bytes | None) -> None:
         """A request ends now. Whether it is traced its client says, where its ``traceparent`` does, else the share."""
-        if entry.flags & Flag.UNNAMED:
+        if entry.flags & _UNNAMED:
             return
         parent = parent_of(traceparent)
         if parent is None:
