@@ -90,6 +90,7 @@ class StepClock:
         self._cancelled: list[int] = []
         self._shared: list[tuple[int, int]] = []
         self._outbox: list[StepReport] = []
+        self._closing: list[int] = []  # slots whose end the outbox tells
         self._stopping = False
         self._steps = 0
         self._step_began_ns = 0
@@ -149,10 +150,10 @@ class StepClock:
         while True:
             block = not self._programs and not self._cancelled
             if block:
-                self._send_reports()
+                self._tell()
             self._empty_mailbox(block=block)
             if self._stopping:
-                self._send_reports()
+                self._tell()
                 return
             self._beat()
             if self._programs:
@@ -162,10 +163,17 @@ class StepClock:
                 now = self._clock_ns()
                 self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
 
-    def _send_reports(self) -> None:
+    def _tell(self) -> None:
+        """Send the reports, then close the slots that they release: what is kept of their prompts is copied there.
+
+        Nobody can give such a slot new work before the next look into the mailbox, which comes after this.
+        """
         reports, self._outbox = self._outbox, []
         for report in reports:
             self._deliver(report)
+        closing, self._closing = self._closing, []
+        for slot in closing:
+            self._engine.close(slot)
 
     def _empty_mailbox(self, *, block: bool) -> None:
         try:
@@ -186,6 +194,7 @@ class StepClock:
         heartbeat = self._heartbeat
         if heartbeat is None or heartbeat.beating or self._clock_ns() < heartbeat.due_ns:
             return
+        self._tell()  # its slot may be one that is to be closed
         program, generation = heartbeat.begin()
         try:
             self._engine.open(self._service_slot, generation)
@@ -226,7 +235,7 @@ class StepClock:
         plan = self._plan()
         rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
         program = self._registry.covering(self._programs[slot] for slot in rows)
-        self._send_reports()
+        self._tell()
         started = self._step_began_ns = self._clock_ns()
         try:
             tokens = self._engine.step(plan)
@@ -295,7 +304,7 @@ class StepClock:
         return StepPlan(tuple(self._decoding), slot, min(chunk, self._engine.prefill_left(slot)))
 
     def _drop(self, slot: int) -> None:
-        self._engine.close(slot)
+        self._closing.append(slot)
         del self._programs[slot]
         self._scored.discard(slot)
         if slot in self._decoding:
