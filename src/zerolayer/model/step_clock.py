@@ -91,6 +91,7 @@ class StepClock:
         self._shared: list[tuple[int, int]] = []
         self._outbox: list[StepReport] = []
         self._draft: Generation | None = None  # what only fills the prompt cache, and waits or is being read
+        self._closing: list[int] = []  # slots whose end the outbox tells
         self._stopping = False
         self._steps = 0
         self._step_began_ns = 0
@@ -150,10 +151,10 @@ class StepClock:
         while True:
             block = not self._programs and not self._cancelled and self._draft is None
             if block:
-                self._send_reports()
+                self._tell()
             self._empty_mailbox(block=block)
             if self._stopping:
-                self._send_reports()
+                self._tell()
                 return
             self._beat()
             self._open_draft()
@@ -164,10 +165,17 @@ class StepClock:
                 now = self._clock_ns()
                 self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
 
-    def _send_reports(self) -> None:
+    def _tell(self) -> None:
+        """Send the reports, then close the slots that they release: what is kept of their prompts is copied there.
+
+        Nobody can give such a slot new work before the next look into the mailbox, which comes after this.
+        """
         reports, self._outbox = self._outbox, []
         for report in reports:
             self._deliver(report)
+        closing, self._closing = self._closing, []
+        for slot in closing:
+            self._engine.close(slot)
 
     def _empty_mailbox(self, *, block: bool) -> None:
         try:
@@ -190,6 +198,7 @@ class StepClock:
             return
         if self._reads_draft:
             self._drop(self._service_slot)  # it is read anew after the beat
+        self._tell()  # its slot may be one that is to be closed
         program, generation = heartbeat.begin()
         try:
             self._engine.open(self._service_slot, generation)
@@ -211,6 +220,7 @@ class StepClock:
     def _open_draft(self) -> None:
         """Begin to read the draft when the engine has nothing else to do. Others may come while it is open."""
         if self._draft is not None and not self._programs:
+            self._tell()  # the slot may be one that is to be closed
             self._open(_Admit(self._service_slot, self._draft))
 
     def _handle(self, letter: _Admit | _Cancel | _Stop) -> None:
@@ -259,7 +269,7 @@ class StepClock:
         plan = self._plan()
         rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
         program = self._registry.covering(self._programs[slot] for slot in rows)
-        self._send_reports()
+        self._tell()
         started = self._step_began_ns = self._clock_ns()
         try:
             tokens = self._engine.step(plan)
@@ -336,7 +346,7 @@ class StepClock:
         return StepPlan(tuple(self._decoding), slot, min(chunk, self._engine.prefill_left(slot)))
 
     def _drop(self, slot: int) -> None:
-        self._engine.close(slot)
+        self._closing.append(slot)
         del self._programs[slot]
         self._scored.discard(slot)
         if slot in self._decoding:
