@@ -16,7 +16,7 @@ from zerolayer.check.html_report import html
 from zerolayer.check.json_report import to_json
 from zerolayer.check.live_view import LiveView, sparkline
 from zerolayer.check.report import Limit, Report, analyse
-from zerolayer.check.run_file import Run, TargetInfo
+from zerolayer.check.run_file import STEP, Run, TargetInfo
 from zerolayer.check.text_report import text
 
 QUEUED = simulated.run(simulated.fifo(8), repeats=4)
