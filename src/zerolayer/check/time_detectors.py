@@ -47,7 +47,8 @@ def stall(run: Run) -> Finding | None:
     steps = run.rows(STEP, REPLAY) & run.served
     if not steps.any():
         return None
-    rows = np.flatnonzero(steps & (run.size == run.size[steps].min()))
+    calm = run.group[steps & (run.size == run.size[steps].min())].min()
+    rows = np.flatnonzero(steps & (run.group == calm))
     latency, sent = run.latency_ms[rows], run.sent[rows] / 1000
     p50, p99 = float(np.median(latency)), float(np.quantile(latency, 0.99))
     slow = latency > max(2.5 * p50, p50 + 10.0)
@@ -85,10 +86,10 @@ def overload(run: Run) -> Finding | None:
     steps = run.rows(STEP)
     if not steps.any():
         return None
-    rows = np.flatnonzero(steps & (run.size == run.size[steps].max()))
-    served = rows[run.served[rows]]
-    s0, groups = unloaded(run), len(np.unique(run.group[rows]))
-    if groups != 1 or len(served) < GROWING_LEAST or len(served) < GROWING_SERVED * len(rows) or math.isnan(s0.value):
+    most = run.group[steps & (run.size == run.size[steps].max())].max()
+    rows = np.flatnonzero(steps & (run.group == most))
+    served, s0 = rows[run.served[rows]], unloaded(run)
+    if len(served) < GROWING_LEAST or len(served) < GROWING_SERVED * len(rows) or math.isnan(s0.value):
         return None
     waits = run.sent_latency_ms[served[np.argsort(run.sent[served])]]
     quarter = len(waits) // 4
