@@ -38,6 +38,7 @@ FLAGS: Mapping[str, str] = {
     "devices": "engine.devices",
     "peers": "cluster.peers",
     "address": "cluster.address",
+    "node": "tenants.node",
     "weights": "engine.weights",
     "cors": "listen.cors",
     "insecure": "listen.insecure",

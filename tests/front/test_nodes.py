@@ -94,7 +94,9 @@ def test_a_node_that_dies_is_away_on_the_lists_of_the_others(serve) -> None:
     expect_soon(lambda: states(first)[gone] == "away")
 
 
-@pytest.mark.parametrize("name", ["http://10.9.8.7:8000", "http://[::1]:1", "nonsense", "http://[", "http://127.0.0.2:1"])
+@pytest.mark.parametrize(
+    "name", ["http://10.9.8.7:8000", "http://[::1]:1", "nonsense", "http://[", "http://127.0.0.2:1"]
+)
 def test_without_keys_nobody_makes_a_server_ask_at_another_address_than_his_own(serve, name) -> None:
     service = serve()
     told = []

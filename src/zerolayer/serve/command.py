@@ -20,6 +20,7 @@ from zerolayer.front.site import ConnectionLimits
 from zerolayer.model.diagnosis import answer_signal
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.logs import start_logging
+from zerolayer.serve.devices import claim
 from zerolayer.serve.loop_slice import shorten_slice
 from zerolayer.serve.server import GRACE_S, Server
 from zerolayer.serve.service_manager import ServiceManager
@@ -67,6 +68,8 @@ def main(effective: Effective, load: Callable[[Contract, Progress], LoadedModel]
         load = load_model
     log = effective.contract.log
     start_logging(log.format, log.level, access=log.access)
+    for device in effective.contract.engine.devices:  # one: of several, each has a process of its own
+        claim(device)
     loaded = load(effective.contract, _progress)
     sys.setswitchinterval(_SWITCH_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

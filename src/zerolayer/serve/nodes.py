@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import time
 from typing import TYPE_CHECKING, Final
@@ -15,9 +14,10 @@ from zerolayer.cluster.neighbours import Neighbours
 from zerolayer.cluster.question import Asker
 from zerolayer.cluster.sources import sources
 from zerolayer.contract import Contract
-from zerolayer.contract_listen import WILDCARDS, Listen
+from zerolayer.contract_listen import Listen
 from zerolayer.errors import Unavailable
 from zerolayer.guard.guard import Guard
+from zerolayer.serve.address import own_address
 from zerolayer.serve.fleet import node_key
 
 if TYPE_CHECKING:
@@ -104,17 +104,6 @@ class NodeBook:
             self.derate,
             0,
         )
-
-
-def own_address(contract: Contract, port: int) -> str:
-    """The URL under which others reach this node."""
-    named = contract.cluster.address or contract.tenants.node
-    if named:
-        return named
-    host, scheme = contract.listen.host, "https" if contract.listen.certificate else "http"
-    if host in WILDCARDS:
-        host = socket.gethostname()
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _tls(listen: Listen) -> ssl.SSLContext | None:
