@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from echo_service import Service, expect_soon, get
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
+
+from fake_servers import FakeNameServer
+
 PATH = "/v1/nodes"
+
+
+@pytest.fixture
+def name_server() -> Iterator[FakeNameServer]:
+    server = FakeNameServer()
+    yield server
+    server.close()
 
 
 def ask(service: Service) -> dict:
@@ -103,3 +118,16 @@ def test_without_keys_nobody_makes_a_server_ask_at_another_address_than_his_own(
     service.server.nodes.announced = told.append
     assert service.ask(get(PATH, "x-zl-node: " + name)).status == 200
     assert told == []
+
+
+def test_nodes_find_one_another_by_dns_and_go_on_when_it_is_gone(serve, name_server) -> None:
+    source = f"dns+srv://_http._tcp.llm?server={name_server.address}"
+    fleet = [serve(peers=source) for _ in range(2)]
+    everyone = {url(service): "ready" for service in fleet}
+    for service in fleet:
+        name_server.add("_http._tcp.llm", 33, "localhost", ttl=1, port=service.port)
+    expect_soon(lambda: all(states(service) == everyone for service in fleet), 10)
+    asked = len(name_server.asked)
+    name_server.code = 2
+    expect_soon(lambda: len(name_server.asked) > asked + 2, 10)
+    assert all(states(service) == everyone for service in fleet)

@@ -12,7 +12,6 @@ from zerolayer.cluster.directory import Directory
 from zerolayer.cluster.membership import Listed, NodeList, State
 from zerolayer.cluster.neighbours import Neighbours
 from zerolayer.cluster.question import Asker
-from zerolayer.cluster.sources import sources
 from zerolayer.contract import Contract
 from zerolayer.contract_listen import Listen
 from zerolayer.errors import Unavailable
@@ -36,7 +35,7 @@ class NodeBook:
         self._calendar: Calendar = guard.slots
         self._model = model
         self._slots = slots
-        self._directory = Directory(sources(contract.cluster.peers))
+        self._directory = _directory(contract)
         self._key = node_key(contract.tenants)
         self._neighbours: Neighbours | None = None
         self._said = Listed("", "")
@@ -104,6 +103,15 @@ class NodeBook:
             self.derate,
             0,
         )
+
+
+def _directory(contract: Contract) -> Directory:
+    """Most nodes are alone and start without the resolver and its like. Raises ``StartupError``."""
+    if not contract.cluster.peers:
+        return Directory(())
+    from zerolayer.cluster.sources import sources
+
+    return Directory(sources(contract.cluster.peers))
 
 
 def _tls(listen: Listen) -> ssl.SSLContext | None:
