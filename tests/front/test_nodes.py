@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 
 from fake_servers import FakeNameServer
 
+from zerolayer.model.derating import Derating
+
 PATH = "/v1/nodes"
 
 
@@ -131,3 +133,14 @@ def test_nodes_find_one_another_by_dns_and_go_on_when_it_is_gone(serve, name_ser
     name_server.code = 2
     expect_soon(lambda: len(name_server.asked) > asked + 2, 10)
     assert all(states(service) == everyone for service in fleet)
+
+
+def test_a_device_that_is_throttled_tells_every_client_and_every_node(serve, tmp_path) -> None:
+    clock = tmp_path / "cpu0" / "cpufreq" / "scaling_max_freq"
+    clock.parent.mkdir(parents=True)
+    clock.write_text("4000000")
+    service = serve()
+    service.server.nodes._derating = Derating([0], None, tmp_path)
+    clock.write_text("3000000")
+    expect_soon(lambda: "derate=0.75" in service.ask(get("/livez")).headers["x-zl-load"])
+    assert ask(service)["nodes"][0]["derate"] == 0.75

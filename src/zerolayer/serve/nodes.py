@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,7 +22,9 @@ from zerolayer.serve.fleet import node_key
 
 if TYPE_CHECKING:
     from zerolayer.guard.deadline.calendar import Calendar
+    from zerolayer.model.derating import Derating
 
+_LOOK_NS: Final = 2_000_000_000
 _LEAVING: Final = "the server is shutting down; send the request again in a moment"
 _ELSEWHERE: Final = "the server is shutting down; GET /v1/nodes names others, and one of them takes the request"
 
@@ -29,7 +32,9 @@ _ELSEWHERE: Final = "the server is shutting down; GET /v1/nodes names others, an
 class NodeBook:
     """Owns the list. All methods run on the loop. Raises ``StartupError`` for peers that cannot be read."""
 
-    def __init__(self, contract: Contract, model: str, guard: Guard, slots: int) -> None:
+    def __init__(
+        self, contract: Contract, model: str, guard: Guard, slots: int, derating: Derating, helper: Executor
+    ) -> None:
         self._contract = contract
         self._guard = guard
         self._calendar: Calendar = guard.slots
@@ -40,6 +45,10 @@ class NodeBook:
         self._neighbours: Neighbours | None = None
         self._said = Listed("", "")
         self._told = (False, 0)
+        self._derating = derating
+        self._helper = helper
+        self._looking: Future[float] | None = None
+        self._looked_ns = 0
         self.derate = 1.0
         self.tail = b";derate=1.00;epoch=0"  # of x-zl-load, made when it changes and not for every reply
 
@@ -55,10 +64,11 @@ class NodeBook:
         asker = Asker(address, self._key, _tls(self._contract.listen))
         self._neighbours = Neighbours(self._directory, asker, lambda: self._said, time.monotonic_ns)
         self._neighbours.start()
-        self.sweep()
+        self.sweep(time.monotonic_ns())
 
-    def sweep(self) -> None:
+    def sweep(self, now_ns: int) -> None:
         """Several times a second: what this node says of itself, and the tail of ``x-zl-load``."""
+        self._look(now_ns)
         neighbours = self._neighbours
         if neighbours is None:
             return
@@ -66,6 +76,16 @@ class NodeBook:
         if self._said.state != was.state:
             neighbours.changed()
         self.tail = b";derate=%.2f;epoch=%d" % (self.derate, neighbours.view.epoch)
+
+    def _look(self, now_ns: int) -> None:
+        """Ask the sensors off the loop, where there are any; what they say counts a moment later."""
+        looking = self._looking
+        if looking is not None and looking.done():
+            self._looking = None
+            self.derate = self.derate if looking.cancelled() else looking.result()
+        if self._looking is None and self._derating.watches and now_ns - self._looked_ns >= _LOOK_NS:
+            self._looked_ns = now_ns
+            self._looking = self._helper.submit(self._derating.look)
 
     def announced(self, address: str) -> None:
         """Another node told its address."""
