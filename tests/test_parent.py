@@ -18,7 +18,10 @@ from pathlib import Path
 import pytest
 
 from reference.server import _ready as is_ready
+from zerolayer import cli
 from zerolayer.client.client import Client
+from zerolayer.client.errors import Refused
+from zerolayer.client.retry import RetryPolicy
 from zerolayer.serve.devices import Device
 from zerolayer.serve.parent import Parent
 
@@ -128,8 +131,9 @@ def base_port() -> int:
 @pytest.fixture
 def fleet(base_port, tmp_path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """The parent of two real nodes, both ready, and their addresses."""
+    ledger = str(tmp_path / "ledger")
     ports = ["--port", str(base_port), "--admin", f"127.0.0.1:{base_port + 1}"]
-    arguments = ["--devices", ",".join(map(str, CORES)), "--engine", "mock:step_us=20000", "--ledger", "off", *ports]
+    arguments = ["--devices", ",".join(map(str, CORES)), "--engine", "mock:step_us=20000", "--ledger", ledger, *ports]
     command = [sys.executable, "-m", "zerolayer", "serve", *arguments]
     errors = tmp_path / "stderr"
     with errors.open("w") as file:
@@ -160,6 +164,13 @@ def states(address: str) -> list[str]:
         return [node["state"] for node in json.load(reply)["nodes"]]
 
 
+def usage_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
+    """How many requests the ledger tells of."""
+    capsys.readouterr()
+    assert cli.main(["usage", "--ledger", str(folder), "--json"]) == 0
+    return sum(row["requests"] for row in json.loads(capsys.readouterr().out)["rows"])
+
+
 def soon(holds: Callable[[], object], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
@@ -168,7 +179,7 @@ def soon(holds: Callable[[], object], seconds: float = 20) -> None:
 
 
 @pytest.mark.skipif(len(CORES) < 2, reason="two devices need two cores")
-def test_two_nodes_live_and_die_alone(fleet) -> None:
+def test_two_nodes_live_and_die_alone(fleet, tmp_path, capsys) -> None:
     parent, (first, second) = fleet
     pids = nodes_of(parent.pid)
     allowed = [Path(f"/proc/{pid}/status").read_text().split("Cpus_allowed_list:")[1].split()[0] for pid in pids]
@@ -181,9 +192,23 @@ def test_two_nodes_live_and_die_alone(fleet) -> None:
     assert nodes_of(parent.pid) != pids
     assert pids[1] in nodes_of(parent.pid)
 
-    with Client([first, second]).generate("to the end", max_tokens=20) as stream:
+    soon(lambda: states(second) == ["ready", "ready"])
+    with Client(second).generate("to the end", max_tokens=60) as stream:
         next(iter(stream))
-        parent.send_signal(signal.SIGTERM)
+        os.kill(pids[1], signal.SIGTERM)
+        soon(lambda: not is_ready(int(second.rpartition(":")[2]), None))
+        with pytest.raises(Refused) as refused:
+            Client(second, retry=RetryPolicy(spare=0, share=0)).generate("new", max_tokens=4).answer()
+        assert (refused.value.status_code, refused.value.retry_after_ms) == (503, 1000)
+        moved = Client([second, first]).generate("elsewhere", max_tokens=4).answer()
+        assert moved.node == first
         assert "".join(stream)
-        assert stream.outcome.completion_tokens == 20
+        assert stream.outcome.completion_tokens == 60
+
+    soon(lambda: pids[1] not in nodes_of(parent.pid))
+    parent.send_signal(signal.SIGTERM)
     assert parent.wait(20) == 0
+    for address, answers in ((first, 1), (second, 2)):
+        folder = tmp_path / "ledger" / address.rpartition(":")[2]
+        assert cli.main(["usage", "--ledger", str(folder), "--verify"]) == 0
+        assert usage_of(folder, capsys) >= answers

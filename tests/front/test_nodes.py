@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from echo_service import Service, expect_soon, get
+from echo_service import Service, chat, expect_soon, get
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 
@@ -92,14 +92,17 @@ def test_a_node_that_takes_no_more_work_is_told_to_all_and_changes_the_epoch(ser
     expect_soon(lambda: epoch(first) != before)
 
 
-def test_a_node_that_drains_sends_new_work_to_when_another_would_start_it(serve) -> None:
+def test_a_node_that_drains_names_the_others_that_take_new_work(serve) -> None:
     first = serve()
     second = serve(peers=url(first))
     alone = first.on_loop(first.server.nodes.leaving)
     expect_soon(lambda: states(second).get(url(first)) == "ready")
     accompanied = second.on_loop(second.server.nodes.leaving)
-    assert (alone.retry_after_ms, accompanied.retry_after_ms) == (1000, 1)
-    assert "/v1/nodes" in accompanied.message
+    assert (alone.peers, accompanied.peers) == ((), (url(first),))
+    second.on_loop(lambda: second.server.guard.close(accompanied))
+    refused = second.ask(chat("new"))
+    assert (refused.status, refused.headers["x-zl-peers"]) == (503, url(first))
+    assert int(refused.headers["retry-after-ms"]) >= 1
 
 
 def test_a_node_that_dies_is_away_on_the_lists_of_the_others(serve) -> None:

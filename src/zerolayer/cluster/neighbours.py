@@ -64,11 +64,12 @@ class Neighbours:
         """What this node says of itself is new. Any thread."""
         self._mailbox.put(lambda _: None)
 
-    def elsewhere_ms(self) -> int | None:
-        """When another node would start a request, in milliseconds from now; None when no other takes work."""
+    def elsewhere(self, most: int) -> tuple[str, ...]:
+        """Other nodes that take work, the one that would start it first first."""
         view = self.view
         others = [node for node in view.nodes if node.address != view.self and node.state == State.READY.value]
-        return min((0 if node.free else node.next_ms for node in others), default=None)
+        others.sort(key=lambda node: (0 if node.free else node.next_ms, -node.free * node.derate))
+        return tuple(node.address for node in others[:most])
 
     def close(self) -> None:
         """No more questions; those that are on their way end within their second."""

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _LOOK_NS: Final = 2_000_000_000
 _LEAVING: Final = "the server is shutting down; send the request again in a moment"
-_ELSEWHERE: Final = "the server is shutting down; GET /v1/nodes names others, and one of them takes the request"
+_ELSEWHERE: Final = "the server is shutting down; the header x-zl-peers names servers that take the request now"
+_PEERS: Final = 8
 
 
 class NodeBook:
@@ -100,11 +101,9 @@ class NodeBook:
         return msgspec.json.encode(msgspec.structs.replace(view, nodes=nodes))
 
     def leaving(self) -> Unavailable:
-        """What new work is told while this node drains: when another one would start it, if any would."""
-        elsewhere_ms = None if self._neighbours is None else self._neighbours.elsewhere_ms()
-        if elsewhere_ms is None:
-            return Unavailable(_LEAVING)
-        return Unavailable(_ELSEWHERE, retry_after_ms=max(1, elsewhere_ms))
+        """What new work is told while this node drains: who else takes it, the one that would start it first first."""
+        peers = () if self._neighbours is None else self._neighbours.elsewhere(_PEERS)
+        return Unavailable(_ELSEWHERE if peers else _LEAVING, peers=peers)
 
     def close(self) -> None:
         """No more questions."""
