@@ -30,6 +30,7 @@ _FLAGS = (
     ("address", "URL", "under which other nodes and clients reach this one"),
     ("node", "URL", "which of tenants.nodes, that share limits, this one is"),
     ("key-set", "FILE", "keyset.json of `zerolayer keys new`; with it every request needs a key"),
+    ("node-key", "FILE", "a key of `zerolayer keys issue --node`, that lets this node in with others"),
     ("ledger", "FOLDER", "where a record of every request goes; off = nowhere"),
     ("log-format", "FORMAT", "text or json, on stderr"),
     ("certificate", "FILE", "PEM certificate chain; with it the port speaks TLS 1.3 only"),

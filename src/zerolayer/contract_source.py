@@ -46,6 +46,7 @@ FLAGS: Mapping[str, str] = {
     "log-format": "log.format",
     "access-log": "log.access",
     "key-set": "tenants.key_set",
+    "node-key": "tenants.node_key",
     "certificate": "listen.certificate",
     "key": "listen.key",
     "client-ca": "listen.client_ca",

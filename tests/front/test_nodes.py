@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 
 from fake_servers import FakeNameServer
 
+from zerolayer import cli
+from zerolayer.cluster.question import Asker
 from zerolayer.model.derating import Derating
 
 PATH = "/v1/nodes"
@@ -120,9 +122,10 @@ def test_a_node_that_dies_is_away_on_the_lists_of_the_others(serve) -> None:
 def test_without_keys_nobody_makes_a_server_ask_at_another_address_than_his_own(serve, name) -> None:
     service = serve()
     told = []
-    service.server.nodes.announced = told.append
+    service.server.nodes._neighbours.announced = told.append
     assert service.ask(get(PATH, "x-zl-node: " + name)).status == 200
-    assert told == []
+    assert service.ask(get(PATH, "x-zl-node: http://127.0.0.1:1")).status == 200
+    assert told == ["http://127.0.0.1:1"]
 
 
 def test_nodes_find_one_another_by_dns_and_go_on_when_it_is_gone(serve, name_server) -> None:
@@ -147,3 +150,61 @@ def test_a_device_that_is_throttled_tells_every_client_and_every_node(serve, tmp
     clock.write_text("3000000")
     expect_soon(lambda: "derate=0.75" in service.ask(get("/livez")).headers["x-zl-load"])
     assert ask(service)["nodes"][0]["derate"] == 0.75
+
+
+# Where requests need keys
+
+
+@pytest.fixture
+def keys(tmp_path, capsys) -> dict[str, str]:
+    """A key set and two keys, one of them a node's."""
+    folder = tmp_path / "keys"
+    made = {"set": str(folder / "keyset.json")}
+    cli.main(["keys", "new", str(folder)])
+    for name, flags in (("client", []), ("node", ["--node"])):
+        capsys.readouterr()
+        cli.main(["keys", "issue", "--folder", str(folder), "--tenant", name, *flags])
+        made[name] = capsys.readouterr().out.strip()
+    (folder / "node.key").write_text(made["node"])
+    return made | {"file": str(folder / "node.key")}
+
+
+def test_nodes_with_keys_let_one_another_in_and_nobody_without(serve, keys) -> None:
+    settings = {"key_set": keys["set"], "node_key": keys["file"]}
+    first = serve(**settings)
+    second = serve(**settings, peers=url(first))
+    head = f"authorization: Bearer {keys['client']}"
+    assert first.ask(get(PATH)).status == 401
+    nodes = {}
+
+    def everyone() -> bool:
+        for service in (first, second):
+            nodes[url(service)] = service.ask(get(PATH, head)).json["nodes"]
+        return all(len(listed) == 2 and {node["state"] for node in listed} == {"ready"} for listed in nodes.values())
+
+    expect_soon(everyone)
+    assert [node["model"] for node in nodes[url(second)]] == ["echo", "echo"]
+
+
+def test_a_client_s_key_announces_nobody(serve, keys) -> None:
+    service = serve(key_set=keys["set"])
+    told = []
+    service.server.nodes._neighbours.announced = told.append
+    for key in ("client", "node"):
+        service.ask(get(PATH, f"authorization: Bearer {keys[key]}", f"x-zl-node: http://127.0.0.1:{key == 'node':d}"))
+    assert told == ["http://127.0.0.1:1"]
+
+
+def test_a_node_s_key_goes_only_where_the_operator_said(serve, keys, monkeypatch) -> None:
+    shown = []
+    fetch = Asker._fetch
+
+    def watched(self, connection, *, named):
+        shown.append((connection.port, named))
+        return fetch(self, connection, named=named)
+
+    monkeypatch.setattr(Asker, "_fetch", watched)
+    settings = {"key_set": keys["set"], "node_key": keys["file"]}
+    first = serve(**settings)
+    second = serve(**settings, peers=url(first))
+    expect_soon(lambda: {(first.port, True), (second.port, False)} <= set(shown))
