@@ -23,6 +23,7 @@ _log = logging.getLogger("zerolayer.cluster")
 
 _T = TypeVar("_T")
 _THREADS: Final = 16
+_PUBLISH_NS: Final = 100_000_000  # between two lists: a large fleet's answers come many a second
 _LETTERS: Final = 256  # announcements that wait at most
 _LIVING: Final = (State.READY.value, State.UNREADY.value)
 _LEVELS: Final = {
@@ -47,6 +48,8 @@ class Neighbours:
         self._mailbox: SimpleQueue[Callable[[int], None]] = SimpleQueue()
         self._looking = False
         self._stopping = False
+        self._published_ns: int | None = None
+        self._dirty = True
         self._pool = ThreadPoolExecutor(_THREADS, "zerolayer-peers")
         self._thread = threading.Thread(target=self._run, name="zerolayer-neighbours", daemon=True)
         self.view = NodeList(0, asker.own, (own(),))
@@ -77,6 +80,7 @@ class Neighbours:
         if self._thread.is_alive():
             self._thread.join()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._asker.close()
 
     def _stop(self, _: int) -> None:
         self._stopping = True
@@ -88,11 +92,13 @@ class Neighbours:
 
     def _read(self) -> None:
         """All letters; sleeps until there is one, or a question is due."""
-        due = [self._members.next_ns(), None if self._looking else self._directory.next_ns()]
+        publish_ns = self._published_ns + _PUBLISH_NS if self._dirty and self._published_ns is not None else None
+        due = [self._members.next_ns(), None if self._looking else self._directory.next_ns(), publish_ns]
         due_ns = min((each for each in due if each is not None), default=None)
         patience_s = None if due_ns is None else max(0.0, (due_ns - self._clock_ns()) / 1e9)
         try:
             self._mailbox.get(timeout=patience_s)(self._clock_ns())
+            self._dirty = True
             while True:
                 self._mailbox.get_nowait()(self._clock_ns())
         except Empty:
@@ -105,8 +111,10 @@ class Neighbours:
         for peer in self._members.due(now_ns):
             ask = partial(self._asker.ask, peer.dial, self.view.epoch, named=peer.named)
             self._submit(partial(self._heard, peer), ask)
-        self._members.forget(now_ns)
-        self.view = self._members.listed(now_ns, self._own())
+        if self._dirty and (self._published_ns is None or now_ns - self._published_ns >= _PUBLISH_NS):
+            self._dirty, self._published_ns = False, now_ns
+            self._members.forget(now_ns)
+            self.view = self._members.listed(now_ns, self._own())
 
     def _submit(self, tell: Callable[[_T, int], None], work: Callable[[], _T]) -> None:
         """Run ``work`` on the pool; what came of it is told in a letter."""

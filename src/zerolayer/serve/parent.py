@@ -29,7 +29,7 @@ from zerolayer.serve.service_manager import ServiceManager
 
 _log = logging.getLogger("zerolayer.serve")
 
-_LOOK_S: Final = 0.1
+_LOOK_S: Final = 0.2
 _LONGEST_DRAIN_S: Final = 20.0  # a node's own limits end before
 _MESSAGE_BYTES: Final = 4096
 _HOPELESS: Final = (1, 2)  # exit codes of a node that cannot start, and will not the next time
