@@ -208,3 +208,14 @@ def test_a_node_s_key_goes_only_where_the_operator_said(serve, keys, monkeypatch
     first = serve(**settings)
     second = serve(**settings, peers=url(first))
     expect_soon(lambda: {(first.port, True), (second.port, False)} <= set(shown))
+
+
+def test_metrics_count_the_nodes_by_their_states(serve) -> None:
+    first = serve()
+    second = serve(peers=url(first))
+    expect_soon(lambda: states(first).get(url(second)) == "ready")
+    page = first.ask(get("/metrics"), first.server.admin_port).body.decode()
+    counted = {
+        line.split('state="')[1].split('"')[0]: line.split()[-1] for line in page.splitlines() if "nodes{" in line
+    }
+    assert counted == {"ready": "2", "unready": "0", "away": "0", "unheard": "0"}

@@ -50,6 +50,11 @@ class Supervisor:
         """Whether the engine stands still or has stopped, as far as was seen."""
         return self._stalled or self._broken
 
+    @property
+    def quarantined(self) -> bool:
+        """Whether the device gets no requests until it gives its known output again."""
+        return self._quarantine.closed
+
     def look(self, now_ns: int) -> None:
         """Act on what is seen: stop admission and end the streams, admit again, or give up."""
         if not self._broken and not self._steps.alive:

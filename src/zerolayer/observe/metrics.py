@@ -59,6 +59,14 @@ class KeyState(msgspec.Struct, frozen=True):
     limited: int = 0
 
 
+class NodeState(msgspec.Struct, frozen=True):
+    """The device of this node, and how many nodes it knows in each state."""
+
+    derate: float = 1.0
+    quarantined: bool = False
+    nodes: Mapping[str, int] = {}
+
+
 class Gauges(msgspec.Struct, frozen=True):
     """What the rooms above report at a scrape."""
 
@@ -79,6 +87,7 @@ class Gauges(msgspec.Struct, frozen=True):
     ledger_records: int | None = None
     answers: AnswerState | None = None
     keys: KeyState = KeyState()
+    node: NodeState = NodeState()
 
 
 class Metrics:
@@ -228,6 +237,10 @@ class Metrics:
             sorted(dropped),
         )
         yield from single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
+        node = gauges.node
+        yield from single("zerolayer:derate_ratio", "gauge", "Share of the device's full speed.", labels, node.derate)
+        yield from single("zerolayer:quarantined", "gauge", "Device takes no work.", labels, int(node.quarantined))
+        yield from family("zerolayer:nodes", "gauge", "Known nodes.", labels, "state", sorted(node.nodes.items()))
         keys = gauges.keys
         yield from single("zerolayer:auth_cache_hits_total", "counter", "Keys known already.", labels, keys.hits)
         yield from single("zerolayer:auth_cache_misses_total", "counter", "Keys looked at.", labels, keys.misses)

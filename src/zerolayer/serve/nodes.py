@@ -100,6 +100,12 @@ class NodeBook:
         nodes = tuple(own if node.address == own.address else node for node in view.nodes)
         return msgspec.json.encode(msgspec.structs.replace(view, nodes=nodes))
 
+    def counts(self) -> dict[str, int]:
+        """How many nodes there are in each state, this one included."""
+        view = NodeList(0, "", (self._say(),)) if self._neighbours is None else self._neighbours.view
+        states = [node.state for node in view.nodes]
+        return {state.value: states.count(state.value) for state in State}
+
     def leaving(self) -> Unavailable:
         """What new work is told while this node drains: who else takes it, the one that would start it first first."""
         peers = () if self._neighbours is None else self._neighbours.elsewhere(_PEERS)

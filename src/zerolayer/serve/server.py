@@ -38,7 +38,7 @@ from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, ProgramState
+from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, NodeState, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.guarding import build_guard
@@ -263,6 +263,7 @@ class Server:
                 answers=_answers(self.keeping),
                 ledger_records=None if ledger is None else ledger.records,
                 keys=self._key_state(),
+                node=NodeState(self.nodes.derate, self._supervisor.quarantined, self.nodes.counts()),
             )
         )
 
