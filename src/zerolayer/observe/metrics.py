@@ -204,6 +204,7 @@ class Metrics:
             1,
         )
         yield from self._own_lines(gauges)
+        yield from self._node_lines(gauges.node)
         yield from process_lines(labels)
 
     def _own_lines(self, gauges: Gauges) -> Iterator[str]:
@@ -237,10 +238,6 @@ class Metrics:
             sorted(dropped),
         )
         yield from single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
-        node = gauges.node
-        yield from single("zerolayer:derate_ratio", "gauge", "Share of the device's full speed.", labels, node.derate)
-        yield from single("zerolayer:quarantined", "gauge", "Device takes no work.", labels, int(node.quarantined))
-        yield from family("zerolayer:nodes", "gauge", "Known nodes.", labels, "state", sorted(node.nodes.items()))
         keys = gauges.keys
         yield from single("zerolayer:auth_cache_hits_total", "counter", "Keys known already.", labels, keys.hits)
         yield from single("zerolayer:auth_cache_misses_total", "counter", "Keys looked at.", labels, keys.misses)
@@ -266,6 +263,12 @@ class Metrics:
             yield from single(f"zerolayer:{name}", "counter", about, labels, spent * _NS)
         if gauges.glue_share is not None:
             yield from single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
+
+    def _node_lines(self, node: NodeState) -> Iterator[str]:
+        labels = self._labels
+        yield from single("zerolayer:derate_ratio", "gauge", "Share of the device's full speed.", labels, node.derate)
+        yield from single("zerolayer:quarantined", "gauge", "Device takes no work.", labels, int(node.quarantined))
+        yield from family("zerolayer:nodes", "gauge", "Known nodes.", labels, "state", sorted(node.nodes.items()))
 
     def _compute_lines(self, gauges: Gauges) -> Iterator[str]:
         labels, spent = self._labels, sorted(gauges.compute_ns.items())
