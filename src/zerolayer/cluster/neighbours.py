@@ -1,8 +1,8 @@
 """Keeps the list of nodes current: a thread that asks sources for addresses, and every node how it is.
 
 The event loop never waits for it. It reads ``view``, a frozen list that is replaced as a whole. The thread owns the
-``Membership`` and sleeps while there is nothing to ask; questions run on a pool of threads, since a node or a name
-server that hangs must not keep the others waiting.
+``Membership`` and sleeps while there is nothing to ask; questions run on up to sixteen others, since a node or a
+name server that hangs must not keep the others waiting.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, TypeVar
@@ -50,7 +49,9 @@ class Neighbours:
         self._stopping = False
         self._published_ns: int | None = None
         self._dirty = True
-        self._pool = ThreadPoolExecutor(_THREADS, "zerolayer-peers")
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._workers = 0
+        self._under_way = 0
         self._thread = threading.Thread(target=self._run, name="zerolayer-neighbours", daemon=True)
         self.view = NodeList(0, asker.own, (own(),))
 
@@ -79,7 +80,8 @@ class Neighbours:
         self._mailbox.put(self._stop)
         if self._thread.is_alive():
             self._thread.join()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for _ in range(self._workers):
+            self._tasks.put(None)
         self._asker.close()
 
     def _stop(self, _: int) -> None:
@@ -117,13 +119,22 @@ class Neighbours:
             self.view = self._members.listed(now_ns, self._own())
 
     def _submit(self, tell: Callable[[_T, int], None], work: Callable[[], _T]) -> None:
-        """Run ``work`` on the pool; what came of it is told in a letter."""
+        """Run ``work`` on another thread; what came of it is told in a letter."""
 
-        def over(done: Future[_T]) -> None:
-            if not done.cancelled():
-                self._mailbox.put(lambda now_ns: tell(done.result(), now_ns))
+        def run() -> None:
+            result = work()
+            self._mailbox.put(lambda now_ns: over(result, now_ns))
 
-        self._pool.submit(work).add_done_callback(over)
+        def over(result: _T, now_ns: int) -> None:
+            self._under_way -= 1
+            tell(result, now_ns)
+
+        self._under_way += 1
+        self._tasks.put(run)
+        if self._workers < min(_THREADS, self._under_way):
+            self._workers += 1
+            # Not a pool of the standard library: at the end of the process those wait for a name server that hangs.
+            threading.Thread(target=_work, args=(self._tasks,), name="zerolayer-peers", daemon=True).start()
 
     def _found(self, found: list[str], now_ns: int) -> None:
         self._looking = False
@@ -142,3 +153,8 @@ class Neighbours:
             self._members.answered(peer.dial, now_ns, word.says, word.of(said), ready=word.ready)
         if peer.state is not was and peer.address != self._asker.own:
             _log.log(_LEVELS[peer.state], "the node %s is %s, was %s", peer.address, peer.state.value, was.value)
+
+
+def _work(tasks: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (task := tasks.get()) is not None:
+        task()
