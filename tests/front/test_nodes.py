@@ -6,7 +6,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+import trustme
 from echo_service import Service, chat, expect_soon, get
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
@@ -219,3 +221,21 @@ def test_metrics_count_the_nodes_by_their_states(serve) -> None:
         line.split('state="')[1].split('"')[0]: line.split()[-1] for line in page.splitlines() if "nodes{" in line
     }
     assert counted == {"ready": "2", "unready": "0", "away": "0", "unheard": "0"}
+
+
+def test_nodes_show_one_another_their_certificates_where_clients_must(serve, tmp_path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1", common_name="node")
+    files = {name: str(tmp_path / f"{name}.pem") for name in ("certificate", "key", "client_ca")}
+    Path(files["certificate"]).write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(files["key"])
+    authority.cert_pem.write_to_path(files["client_ca"])
+    first = serve(**files)
+    second = serve(**files, peers=f"https://127.0.0.1:{first.port}")
+
+    def listed(service: Service) -> set[tuple[str, str]]:
+        nodes = msgspec.json.decode(service.on_loop(service.server.nodes.body))["nodes"]
+        return {(node["address"], node["state"]) for node in nodes}
+
+    everyone = {(f"https://127.0.0.1:{service.port}", "ready") for service in (first, second)}
+    expect_soon(lambda: listed(first) == listed(second) == everyone)

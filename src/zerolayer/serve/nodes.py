@@ -45,7 +45,6 @@ class NodeBook:
         self._key = node_key(contract.tenants)
         self._neighbours: Neighbours | None = None
         self._said = Listed("", "")
-        self._told = (False, 0)
         self._derating = derating
         self._helper = helper
         self._looking: Future[float] | None = None
@@ -56,7 +55,7 @@ class NodeBook:
     @property
     def own(self) -> bytes:
         """The address of this node, as others reach it; empty before there is one."""
-        return self._said.address.encode("ascii")
+        return self._said.address.encode("ascii", "replace")
 
     def start(self, port: int) -> None:
         """The service listens on ``port``: look for others."""
