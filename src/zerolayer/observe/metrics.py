@@ -66,6 +66,14 @@ class KeyState(msgspec.Struct, frozen=True):
     verified: int = 0
 
 
+class NodeState(msgspec.Struct, frozen=True):
+    """The device of this node, and how many nodes it knows in each state."""
+
+    derate: float = 1.0
+    quarantined: bool = False
+    nodes: Mapping[str, int] = {}
+
+
 class Gauges(msgspec.Struct, frozen=True):
     """What the rooms above report at a scrape."""
 
@@ -89,6 +97,7 @@ class Gauges(msgspec.Struct, frozen=True):
     keys: KeyState = KeyState()
     memory: Mapping[str, int] = {}  # bytes by component of what is not the engine
     engine_bytes: int = 0
+    node: NodeState = NodeState()
 
 
 class Metrics:
@@ -247,6 +256,7 @@ class Metrics:
         )
         yield from self._genai_lines()
         yield from self._own_lines(gauges)
+        yield from self._node_lines(gauges.node)
         yield from process_lines(labels, sum(self._finished.values()))
         resident = resident_bytes()
         if resident is not None:
@@ -323,6 +333,12 @@ class Metrics:
             yield from single(f"zerolayer:{name}", "counter", about, labels, spent * _NS)
         if gauges.glue_share is not None:
             yield from single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
+
+    def _node_lines(self, node: NodeState) -> Iterator[str]:
+        labels = self._labels
+        yield from single("zerolayer:derate_ratio", "gauge", "Share of the device's full speed.", labels, node.derate)
+        yield from single("zerolayer:quarantined", "gauge", "Device takes no work.", labels, int(node.quarantined))
+        yield from family("zerolayer:nodes", "gauge", "Known nodes.", labels, "state", sorted(node.nodes.items()))
 
     def _record_lines(self, gauges: Gauges) -> Iterator[str]:
         labels = self._labels
