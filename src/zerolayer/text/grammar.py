@@ -182,9 +182,9 @@ def _why(message: str) -> str:
     if "oneOf" in message:
         return "the cases of a oneOf are not told apart by a constant; use anyOf"
     if "regex parse error" in message:
-        return "a pattern in it is no regular expression that can be kept (look-around and back references cannot)"
+        return "'pattern' in it is no regular expression that can be kept; leave look-around and back references out"
     if "nsatisfiable" in message:
-        return "nothing satisfies it, or nothing that can be kept"
+        return "nothing satisfies it, or nothing that can be kept (of oneOf, not and if some cases cannot)"
     if "$ref" in message or "Pointer" in message:
         return "a '$ref' in it points nowhere"
     if "too large" in message or "limit" in message or "too complex" in message or "fuel" in message:

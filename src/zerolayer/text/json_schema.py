@@ -24,6 +24,7 @@ FORMATS: Final = frozenset(
 ANNOTATIONS: Final = frozenset({"$schema", "$id", "id", "$defs", "definitions", "$vocabulary", "discriminator",
                                 "readOnly", "writeOnly", "deprecated", "nullable"})  # fmt: skip
 """Members that hold no value to anything, but say something about the schema itself."""
+_TYPES: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 _MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _SCHEMAS: Final = frozenset({
@@ -160,7 +161,7 @@ def _check(keyword: str, value: object) -> None:
     """Whether the value of a keyword is of the keyword's type."""
     wanted = _SHAPES.get(keyword)
     if wanted is not None and not wanted(value):
-        raise SchemaRefused(f"the value of '{keyword}' is of the wrong type")
+        raise SchemaRefused(f"the value of '{keyword}' in it is none that this keyword can have")
 
 
 def _is_count(value: object) -> bool:
@@ -196,7 +197,12 @@ def _is_texts(value: object) -> bool:
 
 
 def _is_type(value: object) -> bool:
-    return isinstance(value, str) or (_is_texts(value) and bool(value))
+    named = value if isinstance(value, list) else [value]
+    return bool(named) and all(isinstance(name, str) and name in _TYPES for name in named)
+
+
+def _is_divisor(value: object) -> bool:
+    return _is_number(value) and value > 0
 
 
 def _is_dependencies(value: object) -> bool:
@@ -207,11 +213,12 @@ _SHAPES: Final[dict[str, Callable[[object], bool]]] = {
     **dict.fromkeys(_MAPS | {"dependencies"}, _is_object),
     **dict.fromkeys(_LISTS | {"enum"}, _is_list),
     **dict.fromkeys(_COUNTS, _is_count),
-    **dict.fromkeys(("minimum", "maximum", "multipleOf"), _is_number),
+    **dict.fromkeys(("minimum", "maximum"), _is_number),
     **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), _is_bound),
     **dict.fromkeys(("pattern", "format"), _is_text),
     "uniqueItems": _is_flag,
     "required": _is_texts,
     "type": _is_type,
+    "multipleOf": _is_divisor,
     "dependentRequired": _is_dependencies,
 }  # fmt: skip
