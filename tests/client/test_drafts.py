@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+from client.http2_server import soon
 from zerolayer import AsyncClient
 from zerolayer.client.drafts import Drafter
 from zerolayer.client.service import Clocks
@@ -112,8 +113,7 @@ def test_a_draft_asks_for_no_answer_and_its_refusal_tells_nobody(scripted, http)
         async with AsyncClient(server.url) as client:
             drafter = client.drafter(pause_ms=0)
             drafter.draft(TEXT, messages=[{"role": "system", "content": "Be brief."}], model="m")
-            while len(server.requests) < 1:
-                await asyncio.sleep(0.01)
+            await soon(lambda: server.requests)
             await client.chat([{"role": "user", "content": "Hi"}], model="m").answer()
             assert (client.statistics.calls, client.statistics.failed) == (1, 0)
 

@@ -90,7 +90,9 @@ class AsyncClient:
             try:
                 exchange = await self._asker.fetch(name, "/v1/models", {}, self._service.until_answer(None))
                 body = await read_all(exchange, self._service.between(None))
-                return model_names(exchange.status, exchange.headers, body)
+                names = model_names(exchange.status, exchange.headers, body)
+                self._default_model = self._default_model or next(iter(names), None)
+                return names
             except (NotReachable, BrokenReply) as error:
                 failure = error
         raise failure
