@@ -27,7 +27,7 @@ from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.cost import CostTable
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
-from zerolayer.serve.command import running
+from zerolayer.serve.running import running
 
 MS = 1_000_000
 STEP_NS, CHUNK_NS = 20 * MS, 10 * MS

@@ -23,8 +23,8 @@ from figures import percentile
 
 from zerolayer.contract import load
 from zerolayer.model.load import load_model
-from zerolayer.serve.command import running
 from zerolayer.serve.loop_slice import shorten_slice
+from zerolayer.serve.running import running
 
 SWITCH_S = 0.0005  # as in zerolayer serve
 _MOST = 200_000

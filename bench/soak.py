@@ -29,7 +29,7 @@ from in_process import loaded, machine
 from zerolayer import contract
 from zerolayer.guard.ledger.record import Entry, Outcome
 from zerolayer.guard.ledger.segment import Chain
-from zerolayer.serve.command import running
+from zerolayer.serve.running import running
 from zerolayer.serve.server import Server
 
 ABORTS = 0.3

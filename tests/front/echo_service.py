@@ -17,7 +17,7 @@ from echo_model import EchoEngine, LastMessage, Loaded
 from zerolayer.contract import load
 from zerolayer.front.site import ConnectionLimits
 from zerolayer.model.watchdog import Watchdog
-from zerolayer.serve.command import running
+from zerolayer.serve.running import running
 from zerolayer.serve.server import Server
 
 NS = 1_000_000_000

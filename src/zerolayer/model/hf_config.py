@@ -7,10 +7,8 @@ Fields: https://huggingface.co/docs/transformers, ``LlamaConfig``, ``MistralConf
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping
-
-import numpy as np
-from numpy.typing import NDArray
 
 from zerolayer.errors import ModelFileError
 from zerolayer.model.gguf import printable
@@ -61,7 +59,7 @@ def gguf_metadata(config: Mapping[str, object], name: str) -> dict[str, object]:
     return out
 
 
-def rope_factors(config: Mapping[str, object], head_dim: int) -> NDArray[np.float32] | None:
+def rope_factors(config: Mapping[str, object], head_dim: int) -> array[float] | None:
     """What divides the rotary frequencies: [head_dim / 2] for Llama 3.1 and later, None where nothing does.
 
     Source: ``transformers.modeling_rope_utils``, ``_compute_llama3_parameters``. Frequencies whose wave is much shorter
@@ -78,12 +76,12 @@ def rope_factors(config: Mapping[str, object], head_dim: int) -> NDArray[np.floa
     base, factor, low, high, original = (_positive(rope, name, 10_000.0) for name in names)
     if low >= high:
         raise ModelFileError(f"config.json: low_freq_factor must be less than high_freq_factor. {_REMEDY}")
-    factors = np.empty(head_dim // 2, dtype=np.float64)
+    factors = array("f")
     for i in range(head_dim // 2):
         turns = original / (2 * math.pi * base ** (2 * i / head_dim))  # of this pair within the original context
         smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
-        factors[i] = 1 / ((1 - smooth) / factor + smooth)
-    return factors.astype(np.float32)
+        factors.append(1 / ((1 - smooth) / factor + smooth))
+    return factors
 
 
 def ties_embedding(config: Mapping[str, object], has_head: bool) -> bool:

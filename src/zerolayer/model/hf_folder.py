@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
-
-import numpy as np
-from numpy.typing import NDArray
 
 from zerolayer.errors import ModelFileError
 from zerolayer.model.gguf import printable
@@ -66,7 +64,7 @@ class HfFolder:
         self._files = set(files.values())
         self._places: dict[str, tuple[SafetensorsFile, str]] = {}
         self.tensors: dict[str, TensorInfo] = {}
-        self._factors: NDArray[np.float32] | None = None
+        self._factors: array[float] | None = None
         tied = ties_embedding(config, "lm_head.weight" in files)
         for name, file in files.items():
             if not name.endswith(_COMPUTED) and not (tied and name == "lm_head.weight"):
@@ -93,7 +91,7 @@ class HfFolder:
     def data(self, name: str) -> memoryview:
         """See ``Weights``."""
         if name == _ROPE_FACTORS and self._factors is not None:
-            return self._factors.data.cast("B")
+            return memoryview(self._factors).cast("B")
         if name not in self._places:
             raise ModelFileError(f"The model has no tensor {printable(name)}. {_REMEDY}")
         file, theirs = self._places[name]
@@ -145,8 +143,8 @@ class HfFolder:
         if isinstance(head_dim, int) and 0 < head_dim <= 1 << 16:  # otherwise the configuration is refused
             self._factors = rope_factors(self.config, head_dim)
         if self._factors is not None:
-            shape = self._factors.shape
-            self.tensors[_ROPE_FACTORS] = TensorInfo(_ROPE_FACTORS, shape, TensorType.F32, 0, self._factors.nbytes)
+            count = len(self._factors)
+            self.tensors[_ROPE_FACTORS] = TensorInfo(_ROPE_FACTORS, (count,), TensorType.F32, 0, 4 * count)
 
 
 def read_json(path: Path) -> dict[str, object] | None:

@@ -67,13 +67,12 @@ def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedMod
     source = open_source(model_path(contract) if hub_name is None else snapshot(hub_name, progress))
     with closing(source.weights):
         config, vocabulary = source.config, source.vocabulary
-        with ThreadPoolExecutor(1) as aside:  # packing leaves the GIL to the text, which takes a third of the start
-            loading = aside.submit(_engine, contract, source.weights, config, vocabulary, bar)
-            encoder = source.build_encoder()
-            template = _template(source, encoder)
-            tool_format = format_of(config.chat_template)
-            grammars = Grammars(vocabulary, encoder, tool_format, config.vocabulary)
-            engine = loading.result()
+        take_engine = _engine(contract, source.weights, config, vocabulary, bar)
+        with ThreadPoolExecutor(1) as aside:
+            # Memory and packing leave the GIL to the text, if they begin before it has the GIL, which it keeps.
+            reading = aside.submit(_text, source)
+            engine = take_engine()
+            encoder, template, tool_format, grammars = reading.result()
         remember = _nothing
         if isinstance(engine, NativeEngine):
             for token_ids in _constants(contract, template):
@@ -116,6 +115,14 @@ def _beginning(template: ChatTemplate, messages: tuple[Message, ...]) -> list[in
     return [left for left, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
 
 
+def _text(source: ModelSource) -> tuple[Encoder, ChatTemplate | NoChatTemplate, ToolFormat, Grammars]:
+    """What reads and writes the model's words."""
+    encoder = source.build_encoder()
+    template = _template(source, encoder)
+    tool_format = format_of(source.config.chat_template)
+    return encoder, template, tool_format, Grammars(source.vocabulary, encoder, tool_format, source.config.vocabulary)
+
+
 def _template(source: ModelSource, encoder: Encoder) -> ChatTemplate | NoChatTemplate:
     if source.config.chat_template is None:
         return NoChatTemplate()
@@ -132,11 +139,13 @@ def _template(source: ModelSource, encoder: Encoder) -> ChatTemplate | NoChatTem
 
 def _engine(
     contract: Contract, weights: Weights, config: ModelConfig, vocabulary: Vocabulary, bar: _ProgressBar
-) -> Engine:
+) -> Callable[[], Engine]:
+    """Check what the contract asks for; the engine's memory is taken when the result is called."""
     context = contract.context
     step_us = contract.engine.mock_step_us
     if step_us is not None:
-        return mock_engine(
+        return partial(
+            mock_engine,
             vocabulary,
             slots=context.slots,
             slot_tokens=context.slot_tokens,
@@ -162,7 +171,8 @@ def _engine(
         )
     threads, why = machine.threads(contract.engine.threads)
     cores, where = choose_cores(threads, sorted(os.sched_getaffinity(0)), pin=contract.engine.pin)
-    return NativeEngine.load(
+    return partial(
+        NativeEngine.load,
         weights,
         config,
         slots=context.slots,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from array import array
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model import _native
@@ -22,6 +21,10 @@ from zerolayer.model.weights import Weights
 from zerolayer.model.weights import vector as floats
 from zerolayer.wire.schema import Alternative, FinishReason, Sampling, TokenLogprob
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 Progress = Callable[[str, int, int], None]  # (what, done, of)
 
 _FINISH = {0: None, 1: FinishReason.STOP, 2: FinishReason.LENGTH}  # by native/engine.hpp's Finish
@@ -30,6 +33,7 @@ EXACT = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
 # Tensors that the kernels compute as one matrix, which has one type if it is kept exactly.
 ONE_MATRIX = {"attn_q.weight": ("attn_k.weight", "attn_v.weight"), "ffn_gate.weight": ("ffn_up.weight",)}
 _SEED_MASK = (1 << 64) - 1
+_INT32 = "i"  # array's code
 
 
 class NativeEngine:
@@ -128,7 +132,7 @@ class NativeEngine:
         try:
             self._live.open(
                 slot,
-                np.asarray(generation.prompt, dtype=np.int32),
+                array(_INT32, generation.prompt),
                 generation.max_tokens,
                 sampling.temperature,
                 sampling.top_p,
@@ -245,8 +249,10 @@ class NativeEngine:
 
     def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
         """Teacher-forced logits [len(token_ids), vocabulary], through the service slot."""
+        import numpy as np  # for those who study a model: a server starts without it
+
         out = np.empty((len(token_ids), self._info.vocabulary), dtype=np.float32)
-        self._live.logits(np.asarray(token_ids, dtype=np.int32), out)
+        self._live.logits(array(_INT32, token_ids), out)
         return out
 
 
@@ -321,9 +327,9 @@ def _load_weights(native: _native.Engine, weights: Weights, config: ModelConfig,
     def matrix(name: str) -> _native.Tensor:
         info = weights.tensors[name]
         rows, columns = info.shape
-        return _native.Tensor(info.type.number, np.frombuffer(weights.data(name), dtype=np.uint8), rows, columns)
+        return _native.Tensor(info.type.number, weights.data(name), rows, columns)
 
-    def vector(name: str) -> NDArray[np.float32]:
+    def vector(name: str) -> memoryview[float]:
         return floats(weights, name)
 
     if config.rope_factors:

@@ -5,13 +5,13 @@ Every source gives them the names of https://github.com/ggml-org/ggml/blob/maste
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from zerolayer.model import _native
 from zerolayer.model.tensor_type import TensorType
 
 
@@ -44,11 +44,10 @@ class Weights(Protocol):
         """Let go of the files. Idempotent."""
 
 
-def vector(weights: Weights, name: str) -> NDArray[np.float32]:
-    """A tensor of type F32, F16 or BF16 as floats, flat."""
-    data, kind = weights.data(name), weights.tensors[name].type
-    if kind == TensorType.F16:
-        return np.frombuffer(data, dtype="<f2").astype(np.float32)
-    if kind == TensorType.BF16:  # the upper half of a float
-        return (np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16).view(np.float32)
-    return np.frombuffer(data, dtype="<f4").astype(np.float32)
+def vector(weights: Weights, name: str) -> memoryview[float]:
+    """A tensor of type F32, F16 or BF16 as floats (format ``f``), flat."""
+    info = weights.tensors[name]
+    size = math.prod(info.shape)
+    floats = memoryview(bytearray(4 * size))
+    _native.dequantise(_native.Tensor(info.type.number, weights.data(name), 1, size), floats.cast("f", (1, size)))
+    return floats.cast("f")

@@ -1,0 +1,89 @@
+"""A server inside a running loop, and a whole process of one: until the signal that ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from zerolayer.contract import Contract
+from zerolayer.front.greeting import greeting
+from zerolayer.front.site import ConnectionLimits
+from zerolayer.model.diagnosis import answer_signal
+from zerolayer.model.watchdog import Watchdog
+from zerolayer.serve.loop_slice import shorten_slice
+from zerolayer.serve.server import GRACE_S, Server
+from zerolayer.serve.service_manager import ServiceManager
+
+if TYPE_CHECKING:
+    from zerolayer.model.load import LoadedModel
+
+_log = logging.getLogger("zerolayer.serve")
+
+_SWEEP_S = 0.25
+_NS_PER_S = 1_000_000_000
+
+
+@asynccontextmanager
+async def running(
+    contract: Contract,
+    loaded: LoadedModel,
+    *,
+    limits: ConnectionLimits | None = None,
+    sweep_s: float = _SWEEP_S,
+    watchdog: Watchdog | None = None,
+) -> AsyncIterator[Server]:
+    """A server inside the running loop, until the block ends. ``limits`` default to the contract's."""
+    if limits is None:
+        limits = ConnectionLimits(body_bytes=contract.limits.body_bytes, idle_ns=contract.listen.idle_s * _NS_PER_S)
+    server = Server(contract, loaded, limits, sweep_s, watchdog)
+    server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+def run(contract: Contract, loading: Future[LoadedModel]) -> int:
+    """Serve until SIGINT or SIGTERM; the exit code. Raises ``StartupError``."""
+    loaded = loading.result()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_until_signalled(contract, loaded))
+
+
+async def _until_signalled(contract: Contract, loaded: LoadedModel) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def signalled(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)  # asked twice: now
+        stop.set()
+
+    async with running(contract, loaded) as server:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, signalled, number)
+        loop.add_signal_handler(signal.SIGHUP, server.reload)
+        answer_signal(loop, server.recorder)
+        # What start-up made lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        print(greeting(contract, loaded.name, server, loop=shorten_slice()), flush=True)
+        manager = ServiceManager(os.environ, lambda: server.alive)
+        manager.ready()
+        await stop.wait()
+        manager.stopping()
+        _log.info("draining: running replies have %g s; a second signal ends at once", GRACE_S)
+        await server.drain()
+        manager.close()
+        print(server.glue_line(), flush=True)
+    gc.unfreeze()  # native objects are to be freed in order
+    return 0
