@@ -82,6 +82,21 @@ def test_a_vocabulary_that_is_asked_for_again_comes_without_a_body(url) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("protocol", ["protobuf", "grpc"])
+def test_ids_of_another_vocabulary_are_never_taken_for_the_models(url, protocol) -> None:
+    async def run() -> None:
+        async with AsyncClient(url, protocol=protocol) as client:
+            right = await client.generate("Once upon", model="smollm2", max_tokens=3, seed=1).answer()
+            held = client._vocabularies["smollm2"]
+            held.encode, held.etag = lambda text: [1, 2, 3], '"of a model that was replaced"'
+            paths = asked(client)
+            again = await client.generate("Once upon", model="smollm2", max_tokens=3, seed=1).answer()
+            assert again.text == right.text
+            assert paths == [PATHS[protocol], "/v1/models/smollm2/vocabulary", PATHS[protocol]]
+
+    asyncio.run(run())
+
+
 def test_nobody_waits_for_the_vocabulary_who_did_not_ask_for_the_schema(url) -> None:
     async def run() -> None:
         async with AsyncClient(url) as client:

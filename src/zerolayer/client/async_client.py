@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Final, Self, Unpack
@@ -13,7 +14,7 @@ from zerolayer.client.asking import NO_NODE, Asker, Opened
 from zerolayer.client.async_stream import AsyncTextStream
 from zerolayer.client.connections import Connections
 from zerolayer.client.drafts import Drafter
-from zerolayer.client.errors import BadReply, BrokenReply, ClientError, NotReachable, NotSupported
+from zerolayer.client.errors import BadReply, BrokenReply, ClientError, NotReachable, NotSupported, Refused
 from zerolayer.client.exchange import read_all
 from zerolayer.client.forms import Ask
 from zerolayer.client.head import json_object, read_head, refused
@@ -22,11 +23,11 @@ from zerolayer.client.http2_connection import speaks_http2
 from zerolayer.client.json_form import JsonForm
 from zerolayer.client.options import CallOptions, ClientOptions, Protocol
 from zerolayer.client.request import Options, Question
-from zerolayer.client.retry import RetryPolicy
+from zerolayer.client.retry import NS_PER_MS, RetryPolicy
 from zerolayer.client.schema_form import GrpcForm, SchemaForm, encode
 from zerolayer.client.service import Clocks, Going, Limits, Service
 from zerolayer.client.statistics import Statistics
-from zerolayer.client.vocabulary import Encode, Held, can_tokenise, path_of, tokeniser
+from zerolayer.client.vocabulary import OTHER_VOCABULARY, Encode, Held, can_tokenise, path_of, tokeniser
 
 _LONG_TEXT: Final = 4096  # characters above which tokenising would hold the loop up
 
@@ -140,7 +141,19 @@ class AsyncClient:
             stop if stop is None or isinstance(stop, str) else tuple(stop),
         )
         question = Question(options, messages, prompt, {} if fresh is None else fresh.headers())
-        going = self._service.begin(await self._ask_of(question), given.get("deadline_ms"))
+        begun_ns, deadline_ms = self._service.clocks.monotonic_ns(), given.get("deadline_ms")
+        going = self._service.begin(await self._ask_of(question), deadline_ms)
+        try:
+            return going, await self._asker.open(going)
+        except Refused as refusal:
+            if refusal.status_code != OTHER_VOCABULARY or options.model not in self._vocabularies:
+                raise
+        # The model was replaced, and nothing was generated. With the new vocabulary it is another request.
+        self._vocabularies[options.model].forget()
+        gone_ms = (self._service.clocks.monotonic_ns() - begun_ns) / NS_PER_MS
+        going = self._service.begin(
+            await self._ask_of(question), None if deadline_ms is None else max(1, deadline_ms - gone_ms)
+        )
         return going, await self._asker.open(going)
 
     async def _ask_of(self, question: Question) -> Ask:
@@ -152,6 +165,8 @@ class AsyncClient:
         if question.prompt is not None and (token_ids := await self._tokeniser(question.options.model)) is not None:
             long = len(question.prompt) > _LONG_TEXT
             ids = await asyncio.to_thread(token_ids, question.prompt) if long else token_ids(question.prompt)
+            held = self._vocabularies[question.options.model]
+            question = replace(question, headers={**question.headers, "x-zl-vocabulary": held.etag})
         message = encode(question, ids)
         if message is None:
             return plain.ask(question)

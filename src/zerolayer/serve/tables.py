@@ -136,7 +136,7 @@ class Tables:
     def _inference(self, framing: Framing, counter: TokenCounter) -> Inference:
         rooms = self._rooms
         schema = self._generator(SchemaAnswers(framing, rooms.loaded.vocabulary))
-        return Inference(schema, framing, request_decoder(rooms.contract), counter, rooms.guard)
+        return Inference(schema, framing, request_decoder(rooms.contract), counter, rooms.guard, self.models.etag)
 
     def _generator(self, answer: Answer | None = None) -> Generator:
         rooms = self._rooms
