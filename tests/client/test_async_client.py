@@ -166,6 +166,15 @@ def test_a_deadline_is_told_to_the_server_and_kept_without_it(silent) -> None:
     assert 0 < int(told) <= 200
 
 
+def test_asking_for_the_models_name_is_within_the_deadline(silent) -> None:
+    async def ask() -> None:
+        with pytest.raises(DeadlinePassed):
+            await AsyncClient(silent.url).chat(HI, deadline_ms=100).answer()
+
+    asyncio.run(ask())
+    assert silent.request.startswith(b"GET /v1/models")
+
+
 def test_the_synchronous_client_keeps_its_deadline_too(silent) -> None:
     with pytest.raises(DeadlinePassed):
         Client(silent.url).chat(HI, model="m", deadline_ms=100)

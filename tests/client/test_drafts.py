@@ -7,10 +7,11 @@ import json
 
 from client.http2_server import soon
 from zerolayer import AsyncClient
-from zerolayer.client.drafts import Drafter
+from zerolayer.client.drafts import FEWEST, Drafter
+from zerolayer.client.request import Options, Question
 from zerolayer.client.service import Clocks
 
-TEXT = "Why is the sky blue"
+TEXT = "Why is the sky blue, and not the colour of the sun"
 
 
 class Typist:
@@ -103,6 +104,13 @@ def test_a_few_letters_are_not_worth_a_request_unless_a_conversation_stands_befo
         assert typist.warmed == ["Why"]
 
     asyncio.run(run())
+
+
+def test_a_draft_goes_to_the_node_that_the_question_will_go_to() -> None:
+    def prefix(text: str) -> bytes:
+        return Question(Options("m"), [{"role": "user", "content": text}]).prefix
+
+    assert {prefix(TEXT[:end]) for end in range(FEWEST, len(TEXT) + 1)} == {prefix(TEXT)}
 
 
 def test_a_draft_asks_for_no_answer_and_its_refusal_tells_nobody(scripted, http) -> None:

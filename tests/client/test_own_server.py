@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -97,6 +99,17 @@ def test_ids_of_another_vocabulary_are_never_taken_for_the_models(url, protocol)
     asyncio.run(run())
 
 
+def test_a_script_that_closes_nothing_ends_quietly(url) -> None:
+    code = f"""
+from zerolayer import Client
+client = Client({url!r})
+client.models()
+print(client.chat({HI!r}, max_tokens=2, seed=1).answer().outcome.completion_tokens)
+"""
+    done = subprocess.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("2\n", "")
+
+
 def test_nobody_waits_for_the_vocabulary_who_did_not_ask_for_the_schema(url) -> None:
     async def run() -> None:
         async with AsyncClient(url) as client:
@@ -147,9 +160,13 @@ def test_a_draft_warms_the_prompt_of_the_question_that_follows(url) -> None:
     with Client(url) as client:
         client.models()
         paths = asked(client)
-        client.draft("Why is the sky blue", messages=HI)
+        client.draft("Why is the sky blue, and not green", messages=HI)
         deadline = time.monotonic() + 10
         while CHATS not in paths and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert client.chat([*HI, {"role": "user", "content": "Why is the sky blue?"}], max_tokens=1).answer().text
+        assert (
+            client.chat([*HI, {"role": "user", "content": "Why is the sky blue, and not green?"}], max_tokens=1)
+            .answer()
+            .text
+        )
     assert paths == [CHATS, GENERATE]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from client.http2_server import soon
@@ -32,6 +32,7 @@ def test_nodes_that_take_work_are_told_with_what_they_said() -> None:
     assert peers(body) == [Peer("http://a:1", Load(3, 0, 0.5), 12_000_000), Peer("http://c:1")]
 
 
+@settings(max_examples=50)
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)

@@ -31,7 +31,7 @@ async def fail() -> None:
 
 
 def test_work_runs_elsewhere_and_its_result_or_error_comes_back() -> None:
-    portal = Portal()
+    portal = Portal(list)
     assert portal.run(add(1, 2)) == 3
     with pytest.raises(ValueError, match="told"):
         portal.run(fail())
@@ -64,7 +64,7 @@ def test_a_client_that_is_forgotten_takes_its_thread_along(scripted, http) -> No
 
 
 def test_closing_ends_what_is_under_way() -> None:
-    portal, ended, raised = Portal(), threading.Event(), []
+    portal, ended, raised = Portal(list), threading.Event(), []
 
     async def long() -> None:
         try:
@@ -89,7 +89,7 @@ def test_closing_ends_what_is_under_way() -> None:
 
 
 def test_a_process_that_forks_has_a_thread_of_its_own() -> None:
-    portal = Portal()
+    portal = Portal(list)
     portal.run(add(1, 2))
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
