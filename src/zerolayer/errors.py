@@ -53,6 +53,14 @@ class ContextTooLong(InvalidRequest):
     limit = "slot_tokens"
 
 
+class VocabularyChanged(InvalidRequest):
+    """The client's token ids are of another vocabulary than the model's."""
+
+    status = 412
+    grpc_code = 10
+    code = "vocabulary_changed"
+
+
 class Unauthenticated(ZerolayerError):
     """No valid key."""
 

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+
+from reference.server import _ready, free_port
+
+TESTS = str(Path(__file__).parents[1])
 
 
 class Nursery:
@@ -20,7 +26,7 @@ class Nursery:
     def __init__(self, engine: str, slots: int) -> None:
         command = [sys.executable, __file__, engine, str(slots)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": TESTS}
         )
         self._lock = threading.Lock()
 
@@ -39,6 +45,42 @@ class Nursery:
         with self._lock:
             print(json.dumps(request), file=self._process.stdin, flush=True)
             return int(self._process.stdout.readline())
+
+
+class Server:
+    """A server on a port, which it keeps when it is started again."""
+
+    def __init__(self, nursery: Nursery) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._nursery = nursery
+        self.start()
+
+    def start(self) -> None:
+        self.pid = self._nursery.start(self.port, free_port())
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def end(self, number: signal.Signals) -> int:
+        """The exit code."""
+        self.signal(number)
+        code, self.pid = self._nursery.wait(self.pid), 0
+        return code
+
+    def kill(self) -> None:
+        if self.pid:
+            self.end(signal.SIGKILL)
+
+    def ready(self) -> None:
+        """In good health, whatever the test before did to it."""
+        if not self.pid:
+            self.start()
+        self.signal(signal.SIGCONT)
+        deadline = time.monotonic() + 60
+        while not _ready(self.port, None):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def main() -> None:

@@ -94,8 +94,8 @@ def test_waits_end_with_the_retry_budget(scripted, http) -> None:
 
 def test_a_refusal_that_forbids_a_retry_is_not_retried(scripted, http) -> None:
     reply = http.whole("429 Too Many Requests", b"{}", "retry-after-ms: 5", "x-should-retry: false")
+    time = FakeTime()
     with pytest.raises(Refused) as caught:
-        time = FakeTime()
         Client(scripted(reply).url, clocks=time.clocks).chat(HI, model="m")
     assert (caught.value.retry_after_ms, time.slept) == (None, [])
 

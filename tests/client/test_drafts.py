@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 
+from client.http2_server import soon
 from zerolayer import AsyncClient
-from zerolayer.client.drafts import Drafter
+from zerolayer.client.drafts import FEWEST, Drafter
+from zerolayer.client.request import Options, Question
 from zerolayer.client.service import Clocks
 
-TEXT = "Why is the sky blue"
+TEXT = "Why is the sky blue, and not the colour of the sun"
 
 
 class Typist:
@@ -104,6 +106,13 @@ def test_a_few_letters_are_not_worth_a_request_unless_a_conversation_stands_befo
     asyncio.run(run())
 
 
+def test_a_draft_goes_to_the_node_that_the_question_will_go_to() -> None:
+    def prefix(text: str) -> bytes:
+        return Question(Options("m"), [{"role": "user", "content": text}]).prefix
+
+    assert {prefix(TEXT[:end]) for end in range(FEWEST, len(TEXT) + 1)} == {prefix(TEXT)}
+
+
 def test_a_draft_asks_for_no_answer_and_its_refusal_tells_nobody(scripted, http) -> None:
     refused = http.whole("429 Too Many Requests", b"{}", "x-should-retry: false")
     server = scripted(refused, http.hello)
@@ -112,8 +121,7 @@ def test_a_draft_asks_for_no_answer_and_its_refusal_tells_nobody(scripted, http)
         async with AsyncClient(server.url) as client:
             drafter = client.drafter(pause_ms=0)
             drafter.draft(TEXT, messages=[{"role": "system", "content": "Be brief."}], model="m")
-            while len(server.requests) < 1:
-                await asyncio.sleep(0.01)
+            await soon(lambda: server.requests)
             await client.chat([{"role": "user", "content": "Hi"}], model="m").answer()
             assert (client.statistics.calls, client.statistics.failed) == (1, 0)
 

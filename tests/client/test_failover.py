@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import threading
 import time
@@ -12,8 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from client.nursery import Nursery
-from reference.server import _ready, free_port
+from client.nursery import Nursery, Server
 from zerolayer import AsyncClient, Client
 from zerolayer.client.errors import CutStream
 from zerolayer.client.retry import RetryPolicy
@@ -23,56 +21,19 @@ WORKERS = 9  # one more than two nodes have slots for: all three are needed, wha
 PATIENT = RetryPolicy(spare=100)  # a slow machine makes refusals that say nothing about failover
 
 
-class Node:
-    """A server on a port, which it keeps when it is started again."""
-
-    def __init__(self, nursery: Nursery) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._nursery = nursery
-        self.start()
-
-    def start(self) -> None:
-        self.pid = self._nursery.start(self.port, free_port())
-
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def end(self, number: signal.Signals) -> int:
-        """The exit code."""
-        self.signal(number)
-        code, self.pid = self._nursery.wait(self.pid), 0
-        return code
-
-    def ready(self) -> None:
-        """In good health, whatever the test before did to it."""
-        if not self.pid:
-            self.start()
-        self.signal(signal.SIGCONT)
-        deadline = time.monotonic() + 60
-        while not _ready(self.port, None):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-
 @pytest.fixture
-def nodes(running: list[Node]) -> list[Node]:
+def nodes(running: list[Server]) -> list[Server]:
     for node in running:
         node.ready()
     return running
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[list[Node]]:
-    nursery = Nursery("mock:step_us=10000", 4)
-    running = [Node(nursery) for _ in range(3)]
-    try:
-        yield running
-    finally:
-        for node in running:
-            if node.pid:
-                node.end(signal.SIGKILL)
-        nursery.close()
+def running(nursery: Nursery) -> Iterator[list[Server]]:
+    running = [Server(nursery) for _ in range(3)]
+    yield running
+    for node in running:
+        node.kill()
 
 
 class Load:

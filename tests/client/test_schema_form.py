@@ -35,7 +35,9 @@ def test_a_chat_is_a_message_that_googles_library_reads() -> None:
 
 def test_what_was_not_said_is_not_there() -> None:
     read = GenerateRequest.FromString(encode(chat(), None))
-    assert not (read.HasField("temperature") or read.HasField("seed") or read.max_tokens)
+    assert [
+        name for name in ("temperature", "seed", "top_k") if name in {each.name for each, _ in read.ListFields()}
+    ] == []
 
 
 def test_a_temperature_of_zero_is_said() -> None:

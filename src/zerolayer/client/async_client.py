@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Final, Self, Unpack
@@ -13,7 +14,7 @@ from zerolayer.client.asking import NO_NODE, Asker, Opened
 from zerolayer.client.async_stream import AsyncTextStream
 from zerolayer.client.connections import Connections
 from zerolayer.client.drafts import Drafter
-from zerolayer.client.errors import BadReply, BrokenReply, ClientError, NotReachable, NotSupported
+from zerolayer.client.errors import BadReply, BrokenReply, ClientError, NotReachable, NotSupported, Refused
 from zerolayer.client.exchange import read_all
 from zerolayer.client.forms import Ask
 from zerolayer.client.head import json_object, read_head, refused
@@ -26,7 +27,7 @@ from zerolayer.client.retry import RetryPolicy
 from zerolayer.client.schema_form import GrpcForm, SchemaForm, encode
 from zerolayer.client.service import Clocks, Going, Limits, Service
 from zerolayer.client.statistics import Statistics
-from zerolayer.client.vocabulary import Encode, Held, can_tokenise, path_of, tokeniser
+from zerolayer.client.vocabulary import OTHER_VOCABULARY, Encode, Held, can_tokenise, path_of, tokeniser
 
 _LONG_TEXT: Final = 4096  # characters above which tokenising would hold the loop up
 
@@ -83,14 +84,24 @@ class AsyncClient:
         self._connections.close()
         await asyncio.sleep(0)  # transports that were closed say so
 
+    @property
+    def disconnect(self) -> Callable[[], None]:
+        """Closes the connections at once, on the event loop; it does not refer to the client."""
+        return self._connections.close
+
     async def models(self) -> list[str]:
         """The names of ``GET /v1/models``, of the first node that answers. Raises ``ClientError``."""
+        return await self._models(None)
+
+    async def _models(self, end_ns: int | None) -> list[str]:
         failure: ClientError = NotReachable(NO_NODE)
         for name in self._service.nodes.listed:
             try:
-                exchange = await self._asker.fetch(name, "/v1/models", {}, self._service.until_answer(None))
-                body = await read_all(exchange, self._service.between(None))
-                return model_names(exchange.status, exchange.headers, body)
+                exchange = await self._asker.fetch(name, "/v1/models", {}, self._service.until_answer(end_ns))
+                body = await read_all(exchange, self._service.between(end_ns))
+                names = model_names(exchange.status, exchange.headers, body)
+                self._default_model = self._default_model or next(iter(names), None)
+                return names
             except (NotReachable, BrokenReply) as error:
                 failure = error
         raise failure
@@ -114,67 +125,82 @@ class AsyncClient:
     async def _warm(self, messages: Sequence[Mapping[str, str]], model: str | None) -> None:
         """Ask the node that the next call will go to to read the prompt. Failures tell nobody: nothing was promised."""
         with suppress(ClientError):
-            options = Options(model or await self._first_model(), fills_cache=True)
+            options = Options(model or await self._first_model(None), fills_cache=True)
             ask = JsonForm().ask(Question(options, messages))
             service = self._service
             node = service.nodes.choose(service.clocks.monotonic_ns(), ask.prefix)
             if node is not None:
                 await self._asker.warm(node, ask)
 
-    async def _first_model(self) -> str:
+    async def _first_model(self, end_ns: int | None) -> str:
         if self._default_model is None:
-            self._default_model = first(await self.models())
+            self._default_model = first(await self._models(end_ns))
         return self._default_model
 
     async def _start(
         self, prompt: str | None, messages: Sequence[Mapping[str, str]], given: CallOptions
     ) -> tuple[Going, Opened]:
-        stop, fresh = given.get("stop"), given.get("fresh")
+        service, stop, fresh = self._service, given.get("stop"), given.get("fresh")
+        begun_ns, end_ns = service.clocks.monotonic_ns(), service.end_of(given.get("deadline_ms"))
         options = Options(
-            given.get("model") or await self._first_model(),
+            given.get("model") or await self._first_model(end_ns),
             given.get("max_tokens"),
             given.get("temperature"),
             given.get("seed"),
             stop if stop is None or isinstance(stop, str) else tuple(stop),
         )
         question = Question(options, messages, prompt, {} if fresh is None else fresh.headers())
-        going = self._service.begin(await self._ask_of(question), given.get("deadline_ms"))
+        going = service.begin(await self._ask_of(question, end_ns), begun_ns, end_ns)
+        try:
+            return going, await self._asker.open(going)
+        except Refused as refusal:
+            held = self._vocabularies.get(options.model)
+            if refusal.status_code != OTHER_VOCABULARY or held is None:
+                raise
+            held.forget()
+        # The model was replaced, and nothing was generated: ask it in its own words.
+        going = service.begin_anew(going, await self._ask_of(question, end_ns))
         return going, await self._asker.open(going)
 
-    async def _ask_of(self, question: Question) -> Ask:
+    async def _ask_of(self, question: Question, end_ns: int | None) -> Ask:
         """The question in the protocol that was asked for, as far as the service and the question allow it."""
         protocol, plain = self._protocol, JsonForm()
         if protocol == "json" or (protocol == "auto" and not self._service.speaks_schema):
             return plain.ask(question)
         ids: list[int] | None = None
-        if question.prompt is not None and (token_ids := await self._tokeniser(question.options.model)) is not None:
+        if (
+            question.prompt is not None
+            and (token_ids := await self._tokeniser(question.options.model, end_ns)) is not None
+        ):
             long = len(question.prompt) > _LONG_TEXT
             ids = await asyncio.to_thread(token_ids, question.prompt) if long else token_ids(question.prompt)
+            held = self._vocabularies[question.options.model]
+            question = replace(question, headers={**question.headers, "x-zl-vocabulary": held.etag})
         message = encode(question, ids)
         if message is None:
             return plain.ask(question)
         return GrpcForm().ask(question, message) if protocol == "grpc" else SchemaForm().ask(question, message)
 
-    async def _tokeniser(self, model: str) -> Encode | None:
+    async def _tokeniser(self, model: str, end_ns: int | None) -> Encode | None:
         """The encoder of the published vocabulary. Unless the schema was asked for, nobody waits for the file."""
         held = self._vocabularies.setdefault(model, Held())
         if held.is_due(now_ns := self._service.clocks.monotonic_ns()) and can_tokenise():
             held.asked_ns = now_ns
             if self._protocol == "auto":
-                self._asker.aside(self._fetch_vocabulary(model, held))
+                self._asker.aside(self._fetch_vocabulary(model, held, None))
             else:
-                await self._fetch_vocabulary(model, held)
+                await self._fetch_vocabulary(model, held, end_ns)
         return held.encode
 
-    async def _fetch_vocabulary(self, model: str, held: Held) -> None:
+    async def _fetch_vocabulary(self, model: str, held: Held, end_ns: int | None) -> None:
         service = self._service
         now_ns = service.clocks.monotonic_ns()
         node = service.nodes.choose(now_ns)
         if node is None:
             return
         with suppress(ClientError):
-            exchange = await self._asker.fetch(node, path_of(model), held.headers(), service.until_answer(None))
-            body = await read_all(exchange, service.between(None))
+            exchange = await self._asker.fetch(node, path_of(model), held.headers(), service.until_answer(end_ns))
+            body = await read_all(exchange, service.between(end_ns))
             made = await asyncio.to_thread(tokeniser, body) if exchange.status == 200 else None
             held.take(now_ns, exchange.status, exchange.headers.get("etag", ""), made)
 

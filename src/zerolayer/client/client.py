@@ -25,8 +25,8 @@ class Client:
     def __init__(
         self, base_url: str | Sequence[str] = "http://127.0.0.1:8000", **options: Unpack[ClientOptions]
     ) -> None:
-        self._portal = Portal()
         self._client = AsyncClient(base_url, **options)
+        self._portal = Portal(self._client.disconnect)
 
     @property
     def statistics(self) -> Statistics:

@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
+from zerolayer.client.request import TYPED_CHARACTERS
 from zerolayer.client.service import Clocks
 
-FEWEST: Final = 16  # characters that are worth a request
+FEWEST: Final = TYPED_CHARACTERS  # before that it isn't known which node the question will go to, nor is much to read
 Warm = Callable[[Sequence[Mapping[str, str]], str | None], Awaitable[None]]
 
 

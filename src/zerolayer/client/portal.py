@@ -14,9 +14,13 @@ _END_S = 2.0
 
 
 class Portal:
-    """``run`` and ``call`` may be used on any thread. The loop starts with the first of them; a fork starts its own."""
+    """``run`` and ``call`` may be used on any thread. The loop starts with the first of them; a fork starts its own.
 
-    def __init__(self) -> None:
+    ``at_end`` is called on the loop before it ends. It must not refer to the portal, which would then never end.
+    """
+
+    def __init__(self, at_end: Callable[[], object]) -> None:
+        self._at_end = at_end
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
@@ -48,7 +52,7 @@ class Portal:
                 thread = threading.Thread(target=_serve, args=(loop,), name="zerolayer-client", daemon=True)
                 thread.start()
                 self._loop, self._process = loop, os.getpid()
-                self._end = weakref.finalize(self, _stop, loop, thread, os.getpid())
+                self._end = weakref.finalize(self, _stop, loop, thread, os.getpid(), self._at_end)
             return self._loop
 
 
@@ -68,8 +72,11 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, process: int) -> None:
+def _stop(
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, process: int, at_end: Callable[[], object]
+) -> None:
     if process == os.getpid() and not loop.is_closed():
+        loop.call_soon_threadsafe(at_end)
         loop.call_soon_threadsafe(loop.stop)
         if thread is not threading.current_thread():
             thread.join(_END_S)

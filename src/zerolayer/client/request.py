@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 PREFIX_CHARACTERS: Final = 512
+TYPED_CHARACTERS: Final = 32  # of the first message of a user: what it begins with while it is still being typed
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,14 @@ class Question:
 
     @property
     def prefix(self) -> bytes:
-        """A digest of the beginning. Of a chat: up to the first message of the user, which later turns keep."""
+        """A digest of the beginning. Of a chat: up to how the user's first message begins, which later turns keep."""
         if self.prompt is not None:
             return _digest(self.prompt[:PREFIX_CHARACTERS])
         turns = self.messages
         first = next((place for place, turn in enumerate(turns) if turn.get("role") == "user"), len(turns))
-        return _digest("\0".join(str(turn.get("content", ""))[:PREFIX_CHARACTERS] for turn in turns[: first + 1]))
+        before = [str(turn.get("content", ""))[:PREFIX_CHARACTERS] for turn in turns[:first]]
+        typed = [str(turn.get("content", ""))[:TYPED_CHARACTERS] for turn in turns[first : first + 1]]
+        return _digest("\0".join(before + typed))
 
 
 def _digest(text: str) -> bytes:

@@ -40,7 +40,7 @@ _PREFIX_BYTES: Final = 5
 _VARINT_BYTES: Final = 5  # of a length
 _STAGES: Final = tuple(Stages.__dataclass_fields__)
 # The HTTP status that says the same as a code of gRPC (docs of zerolayer.errors).
-_STATUS: Final = {3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 422, 12: 404, 14: 503, 16: 401}
+_STATUS: Final = {3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 422, 10: 412, 12: 404, 14: 503, 16: 401}
 _NOT_SCHEMA: Final = "The reply is not in zerolayer's schema. Check that the address is that of a zerolayer server."
 
 

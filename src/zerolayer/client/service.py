@@ -79,14 +79,22 @@ class Service:
         self._budget = RetryBudget(policy)
         self._chance = random.Random().random
 
-    def begin(self, ask: Ask, deadline_ms: float | None) -> Going:
-        """A call begins."""
-        now_ns = self.clocks.monotonic_ns()
-        end_ns = None if deadline_ms is None else now_ns + int(deadline_ms * NS_PER_MS)
-        last_ns = now_ns + self.limits.retry_budget_ms * NS_PER_MS
+    def end_of(self, deadline_ms: float | None) -> int | None:
+        """The monotonic time at which a call that comes now is over."""
+        return None if deadline_ms is None else self.clocks.monotonic_ns() + int(deadline_ms * NS_PER_MS)
+
+    def begin(self, ask: Ask, begun_ns: int, end_ns: int | None) -> Going:
+        """A call, which came at ``begun_ns``, goes to the nodes."""
+        last_ns = begun_ns + self.limits.retry_budget_ms * NS_PER_MS
         last_ns = last_ns if end_ns is None else min(end_ns, last_ns)
         call = Call(self.nodes, self._policy, self._budget, self.tally, self._chance, end_ns=last_ns, prefix=ask.prefix)
-        return Going(call, ask, now_ns, end_ns)
+        return Going(call, ask, begun_ns, end_ns)
+
+    def begin_anew(self, going: Going, ask: Ask) -> Going:
+        """The same call in other words, as nothing came of the first ones: it is counted once."""
+        self.tally.add("calls", -1)
+        self.tally.add("failed", -1)
+        return self.begin(ask, going.begun_ns, going.end_ns)
 
     def headers(self, going: Going, ticket: str | None) -> dict[str, str]:
         """The headers of one attempt. What is left of a deadline travels along, so that the server can keep it."""

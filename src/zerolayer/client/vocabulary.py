@@ -17,6 +17,7 @@ from zerolayer.errors import ZerolayerError
 Encode = Callable[[str], list[int]]
 
 _NEEDED: Final = ("msgspec", "regex", "tiktoken")
+OTHER_VOCABULARY: Final = 412  # the status of a refusal because of it
 FRESH_NS: Final = 60_000_000_000  # for so long a vocabulary is not asked for again
 _AGAIN_NS: Final = 600_000_000_000  # nor one that could not be had
 
@@ -43,6 +44,10 @@ class Held:
         """Whether to ask for it (again)."""
         wait_ns = FRESH_NS if self.encode is not None else _AGAIN_NS
         return self.asked_ns is None or now_ns - self.asked_ns >= wait_ns
+
+    def forget(self) -> None:
+        """A server says that it has another one."""
+        self.encode, self.etag, self.asked_ns = None, "", None
 
     def headers(self) -> dict[str, str]:
         """Of the request for it."""

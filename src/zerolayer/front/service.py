@@ -79,7 +79,7 @@ class Models:
     ) -> None:
         self._max_tokens = max_tokens
         self._vocabulary = vocabulary
-        self._etag = b'"%b"' % hashlib.sha256(vocabulary).hexdigest().encode("ascii")
+        self.etag = b'"%b"' % hashlib.sha256(vocabulary).hexdigest().encode("ascii")
         self._names = guard.names
         self._created = created
         self._tokens = guard.reader.shape.slot_tokens
@@ -125,9 +125,9 @@ class Models:
 
     def _reply_vocabulary(self, exchange: Exchange) -> None:
         """The file, or 304 for who has it already (RFC 9110 section 13.1.2)."""
-        headers = ((b"etag", self._etag), (b"cache-control", b"no-cache"))
+        headers = ((b"etag", self.etag), (b"cache-control", b"no-cache"))
         held = exchange.head.get(b"if-none-match") or b""
-        if held.strip() == b"*" or self._etag in [tag.strip().removeprefix(b"W/") for tag in held.split(b",")]:
+        if held.strip() == b"*" or self.etag in [tag.strip().removeprefix(b"W/") for tag in held.split(b",")]:
             exchange.reply(304, headers, b"")
         else:
             exchange.reply(200, ((b"content-type", b"application/octet-stream"), *headers), self._vocabulary)

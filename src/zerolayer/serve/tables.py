@@ -138,7 +138,8 @@ class Tables:
     def _inference(self, framing: Framing, counter: TokenCounter) -> Inference:
         rooms = self._rooms
         schema = self._generator(SchemaAnswers(framing, rooms.loaded.vocabulary))
-        return Inference(schema, framing, request_decoder(rooms.contract, self._limits), counter, rooms.guard)
+        decoder = request_decoder(rooms.contract, self._limits)
+        return Inference(schema, framing, decoder, counter, rooms.guard, self.models.etag)
 
     def _generator(self, answer: Answer | None = None) -> Generator:
         rooms = self._rooms
