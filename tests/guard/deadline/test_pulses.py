@@ -66,7 +66,7 @@ def test_under_overload_the_engine_is_used_and_hardly_anybody_waits_inside(seed)
     served = [client for client in service.done if client.outcome == "served"]
     span = max(client.ended_ns for client in served) - first
     assert service.broken == []
-    assert len(served) / (span / 1e9) > 0.9 * rate
+    assert len(served) / (span / 1e9) > 0.85 * rate
     assert statistics.quantiles([client.waited_ns for client in served], n=10)[-1] < 400 * MS
 
 
