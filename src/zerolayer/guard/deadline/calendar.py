@@ -91,7 +91,7 @@ class Calendar:
         now = self._clock_ns()
         self._refresh(now)
         bounds = self._bounds
-        end = bounds.end(bounds.last.index(min(bounds.last))) if slots == 1 else sorted(bounds.ends())[slots - 1]
+        end = bounds.first_ns() if slots == 1 else sorted(bounds.ends())[slots - 1]
         return max(1, -(-(end - now) // 1_000_000))
 
     def last_soft(self) -> Booking | None:

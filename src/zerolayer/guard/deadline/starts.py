@@ -66,11 +66,12 @@ class Starts:
         last = min(at.now_ns + self._horizon_ns, terms.patience_ns - booking.need_ns - longest)
         apart = booking.typical_ns * 3 // (4 * self._slots)
         for _ in range(_ROUNDS):
-            moved = self._apart(self._undisturbed(booking, first_spare, at), apart)
-            moved = moved if spaced is None else spaced(moved)
+            wanted = self._apart(booking.start_ns, apart)
+            wanted = booking.start_ns = wanted if spaced is None else spaced(wanted)
+            moved = self._undisturbed(booking, first_spare, at)
             if moved > last:
                 return None
-            if moved == booking.start_ns:
+            if moved == wanted:
                 free = max(bound, moved + booking.need_ns - booking.typical_ns * (_GAP - _WAITS) // 8) if gap else bound
                 booking.hold_ns = max(0, min(longest, free - moved))
                 booking.waits_ns = gap and booking.typical_ns * _WAITS // 8
