@@ -31,6 +31,7 @@ _BOOKED_A_SLOT: Final = 3
 _A_SENDER: Final = 0.75  # of all bookings at most, while others hold some too
 _FLEX_SHARE: Final = 0.5  # of all bookings at most, and it leaves an eighth of the slots to others
 _FLEX_LEAVES: Final = 8
+_IN_A_ROW: Final = 16  # bookings, then one start is left for who just comes
 _ROOM: Final = 1.5  # of what is promised over what was seen, where the contract asks for more than the machine has
 
 
@@ -77,6 +78,7 @@ class Admission:
         self._message = message
         self._last_border = 0
         self._told_ns = 0  # for whom nothing is held, not before that
+        self._in_a_row = 0  # bookings since somebody started without one, or could have
         self._most = _BOOKED_A_SLOT * calendar.slots
 
     def promised(self, contract: Limits) -> Limits:
@@ -116,6 +118,7 @@ class Admission:
             self._promises.booking("late")
         slot = self._claim(wish, terms)
         if slot >= 0:
+            self._in_a_row = 0
             if booking is not None:
                 self.void(booking)
             return Grant(slot, terms.due_ns)
@@ -243,10 +246,11 @@ class Admission:
         """Book, or else tell a time. Raises ``BeyondHorizon``."""
         calendar, reads = self.calendar, partial(self.tickets.spaced, asker, now)
         soft = not self.attendance.trusts(asker.credential)
-        booking = None
+        booking, gap = None, self._in_a_row >= _IN_A_ROW
         if self._may_book(wish, asker, soft=soft):
-            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft)
+            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap)
         if booking is not None:
+            self._in_a_row = 0 if gap else self._in_a_row + 1
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
         told_ns = None

@@ -91,7 +91,7 @@ class Calendar:
         now = self._clock_ns()
         self._refresh(now)
         bounds = self._bounds
-        end = bounds.end(bounds.last.index(min(bounds.last))) if slots == 1 else sorted(bounds.ends())[slots - 1]
+        end = bounds.first_ns() if slots == 1 else sorted(bounds.ends())[slots - 1]
         return max(1, -(-(end - now) // 1_000_000))
 
     def last_soft(self) -> Booking | None:
@@ -125,7 +125,7 @@ class Calendar:
             return -1
         now, prices = self._clock_ns(), self._prices()
         end = self._fitting(work, terms, now, prices)
-        return -1 if end < 0 else self._suitable(now + work.typical_ns(prices, self.taken), end, terms)
+        return -1 if end < 0 else self._suitable(now + work.typical_ns(prices, self.taken), end, terms, unbooked=True)
 
     def claim(self, work: Work, terms: Terms) -> int:
         """``fit``, and take that slot."""
@@ -167,7 +167,7 @@ class Calendar:
             return -1
         slot = own
         if own not in self._free:
-            slot = self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms)
+            slot = self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, unbooked=False)
         if slot >= 0:
             self._agenda.not_before[own] = self._occupants.steps + booking.steps
             self._agenda.remove(booking, begins=True)
@@ -236,14 +236,20 @@ class Calendar:
     # What may start later.
 
     def book(
-        self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None, soft: bool = False
+        self,
+        work: Work,
+        terms: Terms,
+        *,
+        spaced: Callable[[int], int] | None = None,
+        soft: bool = False,
+        gap: bool = False,
     ) -> Booking | None:
         """Promise the earliest start that suits everybody, or None when it would be beyond horizon or patience.
 
         ``spaced`` moves a start to the next one that the client can be told. ``soft``: until somebody else needs the
-        slot.
+        slot. ``gap``: leave time before it for somebody who is not booked.
         """
-        return self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft)
+        return self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, gap=gap)
 
     def tell(self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None) -> int | None:
         """When to come for whom nothing is held: a slot is typically free, and all that is booked now is over."""
@@ -291,15 +297,17 @@ class Calendar:
             return False
         return self._bounds.bear(work.weight_ns(prices) if occupants.unconfirmed else work.chunk_ns)
 
-    def _suitable(self, typical: int, end: int, terms: Terms) -> int:
+    def _suitable(self, typical: int, end: int, terms: Terms, *, unbooked: bool) -> int:
         """A free slot with nothing booked before that, as a rule and at the latest; or -1."""
         first = 0 if terms.urgent else self.reserved
         for slot in reversed(self._free):
             if not self._agenda.chains[slot] and slot >= first:
                 return slot
         for slot in reversed(self._free):
-            if slot >= first and self._agenda.chains[slot][0].start_ns >= typical and self._agenda.behind[slot] >= end:
-                return slot
+            if slot >= first and self._agenda.behind[slot] >= end:
+                ahead = self._agenda.chains[slot][0]
+                if ahead.start_ns + (ahead.waits_ns if unbooked else 0) >= typical:
+                    return slot
         return -1
 
     def _take(self, slot: int, work: Work, terms: Terms, now: int, prices: Prices) -> None:

@@ -41,13 +41,13 @@ class Demands:
         return sum(kin.parts) - kin.parts[slot]
 
     def bear(self, wanted: Booking) -> bool:
-        """Whether all that is booked can bear one more."""
-        slot, before = wanted.slot, self._sequence(wanted.slot)
+        """Whether all that is booked can bear one more, and somebody like it who is not booked."""
+        slot, before, unbooked = wanted.slot, self._sequence(wanted.slot), wanted.weight_ns
         for kin in self._kin.values():
             grown = grown_run_ns(before, wanted, kin.reach) - kin.parts[slot]
-            if grown <= 0 or kin.least_ns - kin.used_ns >= grown:
+            if grown <= 0 or kin.least_ns - kin.used_ns >= grown + unbooked:
                 continue
-            if any(each.slot != slot and each.spare_ns < grown for each in kin.members):
+            if any(each.slot != slot and each.spare_ns < grown + unbooked for each in kin.members):
                 return False
         return True
 
