@@ -94,6 +94,23 @@ def test_a_required_call_is_written_as_the_model_writes_calls(form: ToolFormat) 
     assert not accepts(built, calling(NOW), WRITTEN[form])
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": ["object", "null"]},
+        {"anyOf": [{"type": "integer"}, {"required": ["a"]}]},
+        {"if": {"required": ["b"]}, "then": {"required": ["a"]}},
+        {"$ref": "#/$defs/x", "$defs": {"x": {"properties": {"a": {"type": "integer"}}}}},
+    ],
+)
+def test_arguments_are_an_object_whatever_else_the_schema_lets_pass(grammars: Grammars, schema: object) -> None:
+    request = calling(Tool("add", "", json.dumps(schema).encode()))
+    assert accepts(grammars, request, WRITTEN[HERMES])
+    assert not accepts(grammars, request, WRITTEN[HERMES].replace('{"a": 1}', "1"))
+    assert not accepts(grammars, request, WRITTEN[HERMES].replace('{"a": 1}', "null"))
+
+
 @pytest.mark.parametrize("form", TWICE, ids=lambda form: form.name)
 def test_several_calls_are_allowed_where_they_are_parallel(form: ToolFormat) -> None:
     built = build(form)
