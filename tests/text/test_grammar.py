@@ -199,7 +199,9 @@ def test_schemas_of_tools_are_judged_alike(grammars: Grammars, schema: object) -
 WORDS = st.sampled_from([
     "type", "properties", "required", "items", "prefixItems", "additionalProperties", "patternProperties", "enum",
     "const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "minLength", "maxLength", "pattern", "format", "minimum",
-    "exclusiveMaximum", "multipleOf", "minItems", "maxProperties", "title", "string", "integer", "object", "array",
+    "not", "if", "then", "else", "contains", "minContains", "maxContains", "uniqueItems", "propertyNames",
+    "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties", "unevaluatedItems",
+    "additionalItems", "minProperties", "exclusiveMaximum", "multipleOf", "minItems", "maxProperties", "title", "string", "integer", "object", "array",
     "number", "#", "#/$defs/a", "date", "uuid", "a{0,1000}b", "(", "[^]", "(?i)ab", "x{99999}", "\\1", "\0", "a**",
 ])  # fmt: skip
 ANYTHING = st.recursive(
