@@ -94,6 +94,23 @@ def test_a_required_call_is_written_as_the_model_writes_calls(form: ToolFormat) 
     assert not accepts(built, calling(NOW), WRITTEN[form])
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": ["object", "null"]},
+        {"anyOf": [{"type": "integer"}, {"required": ["a"]}]},
+        {"if": {"required": ["b"]}, "then": {"required": ["a"]}},
+        {"$ref": "#/$defs/x", "$defs": {"x": {"properties": {"a": {"type": "integer"}}}}},
+    ],
+)
+def test_arguments_are_an_object_whatever_else_the_schema_lets_pass(grammars: Grammars, schema: object) -> None:
+    request = calling(Tool("add", "", json.dumps(schema).encode()))
+    assert accepts(grammars, request, WRITTEN[HERMES])
+    assert not accepts(grammars, request, WRITTEN[HERMES].replace('{"a": 1}', "1"))
+    assert not accepts(grammars, request, WRITTEN[HERMES].replace('{"a": 1}', "null"))
+
+
 @pytest.mark.parametrize("form", TWICE, ids=lambda form: form.name)
 def test_several_calls_are_allowed_where_they_are_parallel(form: ToolFormat) -> None:
     built = build(form)
@@ -182,7 +199,9 @@ def test_schemas_of_tools_are_judged_alike(grammars: Grammars, schema: object) -
 WORDS = st.sampled_from([
     "type", "properties", "required", "items", "prefixItems", "additionalProperties", "patternProperties", "enum",
     "const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "minLength", "maxLength", "pattern", "format", "minimum",
-    "exclusiveMaximum", "multipleOf", "minItems", "maxProperties", "title", "string", "integer", "object", "array",
+    "not", "if", "then", "else", "contains", "minContains", "maxContains", "uniqueItems", "propertyNames",
+    "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties", "unevaluatedItems",
+    "additionalItems", "minProperties", "exclusiveMaximum", "multipleOf", "minItems", "maxProperties", "title", "string", "integer", "object", "array",
     "number", "#", "#/$defs/a", "date", "uuid", "a{0,1000}b", "(", "[^]", "(?i)ab", "x{99999}", "\\1", "\0", "a**",
 ])  # fmt: skip
 ANYTHING = st.recursive(

@@ -17,7 +17,6 @@ from zerolayer.text.tool_format import ToolFormat
 from zerolayer.wire.schema import OutputFormat, Request, Tool, ToolMode
 
 _SPACING: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-_COMBINING: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf", "enum", "const", "type"})
 _ANY_OBJECT: Final = b'{"type": "object"}'
 _NO_ARGUMENTS: Final = b'{"type": "object", "additionalProperties": false}'
 
@@ -148,7 +147,7 @@ class _Calls:
     def _arguments(self, tool: Tool) -> str:
         exact = self._exact or tool.strict
         schema = _read("tools", (tool.parameters or _NO_ARGUMENTS) if exact else _ANY_OBJECT, strict=tool.strict)
-        if not _COMBINING & schema.keys():
+        if "object" in schema.get("type", ["object"]):  # arguments are an object, whatever else a schema lets pass
             schema["type"] = "object"
         return _json(schema)
 

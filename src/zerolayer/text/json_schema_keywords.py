@@ -190,7 +190,7 @@ class _Plain:
         low = max(0, bounds.get("minProperties", 0) - len(required))
         if not optional:
             if low > 1:
-                raise _NotKept("names that no 'properties' has may come twice, so no more than one of them counts")
+                raise _NotKept("names outside of 'properties' may come twice, so they cannot be counted; name them")
             made.update(bounds)
             return
         high = min(bounds.get("maxProperties", math.inf) - len(required), len(optional))
