@@ -177,6 +177,7 @@ def test_help_imports_neither_server_nor_client_nor_contract() -> None:
         "check.arguments",
         "cluster",
         "cluster.k8s_command",
+        "cluster.ray_command",
         "guard",
         "guard.auth",
         "guard.auth.arguments",

@@ -53,6 +53,14 @@ class ContextTooLong(InvalidRequest):
     limit = "slot_tokens"
 
 
+class VocabularyChanged(InvalidRequest):
+    """The client's token ids are of another vocabulary than the model's."""
+
+    status = 412
+    grpc_code = 10
+    code = "vocabulary_changed"
+
+
 class Unauthenticated(ZerolayerError):
     """No valid key."""
 
@@ -240,13 +248,28 @@ class BeyondHorizon(ZerolayerError):
     code = "beyond_horizon"
 
 
+class DraftRefused(BeyondHorizon):
+    """A request that only fills the prompt cache finds its one place taken. It is never booked."""
+
+    code = "draft_refused"
+
+
 class Unavailable(ZerolayerError):
-    """The server is starting, draining or broken."""
+    """The server is starting, draining or broken.
+
+    A server that drains comes back as another process, and ``retry_after_ms`` is about what that takes. ``peers`` are
+    the URLs of nodes that take the request now.
+    """
 
     status = 503
     grpc_code = 14
     kind = "server_error"
     code = "unavailable"
+    retry_after_ms = 1000
+
+    def __init__(self, message: str, *, param: str | None = None, peers: tuple[str, ...] = ()) -> None:
+        super().__init__(message, param=param)
+        self.peers = peers
 
 
 class EngineFailed(ZerolayerError):

@@ -99,7 +99,7 @@ def test_a_quantile_lies_in_the_bucket_that_holds_it(counts, share):
     for low, high, count in zip((0.0, *bounds), bounds, counts, strict=False):
         seen += count
         if count and seen >= share * sum(counts):
-            assert low <= value <= high
+            assert low <= value <= high or value == pytest.approx(high)
             break
 
 

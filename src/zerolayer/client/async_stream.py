@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Self
 
 from zerolayer.client.answer import Answer, Outcome
-from zerolayer.client.async_transport import AsyncExchange
+from zerolayer.client.asking import Opened
 from zerolayer.client.errors import BrokenReply, CutStream
-from zerolayer.client.reception import BROKE_OFF, CLOSED, NO_END, Reception
+from zerolayer.client.reception import BROKE_OFF, CLOSED, Reception
 from zerolayer.client.service import Going, Service
 from zerolayer.client.statistics import Attempts
 
@@ -19,12 +19,12 @@ from zerolayer.client.statistics import Attempts
 class _Begun:
     """A call whose reply has begun."""
 
-    exchange: AsyncExchange
+    opened: Opened
     reception: Reception
 
     def end(self) -> None:
-        """Close the connection. Idempotent."""
-        self.exchange.close()
+        """Leave the reply. Idempotent."""
+        self.opened.close()
         self.reception.over()
 
 
@@ -32,11 +32,11 @@ class AsyncTextStream(AsyncIterator[str]):
     """The answer's pieces of text, in order; ``outcome`` is set once the iterator is exhausted.
 
     The request is sent when the stream is entered (``async with``), iterated or awaited for its ``answer``. Leaving the
-    block, ``close`` and the cancellation of the task that reads close the connection, which frees the server's slot.
+    block, ``close`` and the cancellation of the task that reads leave the reply, which frees the server's slot.
     Raises what ``TextStream`` and ``Client.chat`` raise.
     """
 
-    def __init__(self, service: Service, start: Callable[[], Awaitable[tuple[Going, AsyncExchange]]]) -> None:
+    def __init__(self, service: Service, start: Callable[[], Awaitable[tuple[Going, Opened]]]) -> None:
         self._service = service
         self._start = start
         self._begun: _Begun | None = None
@@ -62,7 +62,7 @@ class AsyncTextStream(AsyncIterator[str]):
         return await anext(self._pieces)
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        await self.open()
         return self
 
     async def __aexit__(
@@ -72,22 +72,29 @@ class AsyncTextStream(AsyncIterator[str]):
 
     async def answer(self) -> Answer:
         """Read what is left and return the whole. Call it instead of iterating. Raises as iterating does."""
-        text = "".join([piece async for piece in self])
+        return self.whole("".join([piece async for piece in self]))
+
+    def whole(self, text: str) -> Answer:
+        """``text``, which is all that was read, with what is known of it. Raises ``CutStream`` before the end."""
         if self._begun is None:
             raise CutStream(CLOSED)
         return self._begun.reception.answer(text)
 
     async def close(self) -> None:
-        """Close the connection. Idempotent."""
+        """Leave the reply. Idempotent."""
         self._left = True
         if self._begun is not None:
             self._begun.reception.left = True
             self._begun.end()
 
+    async def open(self) -> None:
+        """Send the request, unless that was done; return when the answer begins. Raises as ``Client.chat`` does."""
+        await self._open()
+
     async def _open(self) -> _Begun:
         if self._begun is None:
-            going, exchange = await self._start()
-            self._begun = _Begun(exchange, Reception(self._service, going))
+            going, opened = await self._start()
+            self._begun = _Begun(opened, Reception(self._service, going))
             self._begun.reception.left = self._left
         return self._begun
 
@@ -95,15 +102,15 @@ class AsyncTextStream(AsyncIterator[str]):
         begun = await self._open()
         reception = begun.reception
         try:
-            while data := await begun.exchange.read(reception.patience):
+            while data := await begun.opened.read(reception.patience):
                 for text in reception.push(data):
                     yield text
                 if reception.outcome is not None:
                     return
+            reception.ended(begun.opened.exchange.trailers)
         except OSError as error:
             raise reception.cut(BROKE_OFF.format(type(error).__name__)) from None
         except BrokenReply:
             raise reception.cut(BROKE_OFF.format("end of connection")) from None
         finally:
             begun.end()
-        raise reception.cut(NO_END)

@@ -11,7 +11,7 @@ from zerolayer.front.exchange import JSON, Exchange
 from zerolayer.front.site import Site
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript, Transcripts
-from zerolayer.guard.prompt import Prompt
+from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.http1_reply import server_timing
@@ -55,9 +55,14 @@ class EventForm:
         self._echo = echo
         self._counted = counted
         self._opened = False
+        self._plain = token_bytes is None and counted is None and type(transcript) is Transcript
 
     def grow(self, text: str) -> None:
         """One event when there is text, one for each piece of a call; the opening one with the first token anyway."""
+        if self._plain and self._opened:
+            if text:
+                self._send(self._writer.plain_delta(text))
+            return
         opening = self._opening()
         if text:
             opening += self._delta(text)

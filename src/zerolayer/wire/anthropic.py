@@ -107,11 +107,12 @@ def _check_thinking(thinking: Thinking, max_tokens: int | None) -> None:
 
 
 def _max_tokens(given: int | None, limits: BodyLimits) -> int | None:
+    """At most the contract's: here the member is no wish but a bound, and clients send that of the model they know."""
     if given is None:
         return None
-    if given < 1 or (limits.outside == "refuse" and given > limits.max_tokens):
+    if not 1 <= given <= _INT32_MAX:
         raise InvalidRequest(
-            f"'max_tokens' must be between 1 and {limits.max_tokens}.", param="max_tokens", limit="max_tokens"
+            f"'max_tokens' must be between 1 and {_INT32_MAX}.", param="max_tokens", limit="max_tokens"
         )
     return limits.moved("max_tokens", given, 1, limits.max_tokens)
 
