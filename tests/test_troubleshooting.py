@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import pkgutil
@@ -25,8 +26,9 @@ ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "---" no
 def kinds() -> set[type[ZerolayerError]]:
     """Every error of the package, wherever it is defined."""
     for module in pkgutil.walk_packages(zerolayer.__path__, "zerolayer."):
-        if module.name.endswith("errors"):
-            importlib.import_module(module.name)
+        if not module.name.endswith("__main__"):
+            with contextlib.suppress(ImportError):  # of an extra that is not installed
+                importlib.import_module(module.name)
     found, todo = {ZerolayerError}, [ZerolayerError]
     while todo:
         for kind in todo.pop().__subclasses__():

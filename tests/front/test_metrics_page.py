@@ -102,6 +102,7 @@ def test_the_memory_of_connections_grows_with_them(busy):
         (chat("hello", stop=["a"] * 9), "stop"),
         (post("/v1/chat/completions", b" " * (2 << 20)), "body_bytes"),
         (chat("hello " * 80, max_tokens=400), "slot_tokens"),
+        (chat("hello " * 2000), "slot_tokens"),
     ],
 )
 def test_a_limit_that_is_met_is_counted_as_refused(serve, request_bytes, limit):
