@@ -22,9 +22,11 @@ class ZerolayerError(Exception):
     code: ClassVar[str] = "internal_error"
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
-        super().__init__(message)
         self.message = message
         self.param = param
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class InvalidRequest(ZerolayerError):
