@@ -261,7 +261,11 @@ def measure_live(bench: Bench, requests: int) -> None:
     for short_slice in (True, False):
         found = front_glue.measure(requests, short_slice=short_slice)
         server = Process("zerolayer", 0, os.getpid())
-        for what, name in (("loop waits after a step", "loop"), ("step waits after a step", "step")):
+        for what, name in (
+            ("loop waits after a step", "loop"),
+            ("step thread waits after a step", "step"),
+            ("from a step to the next", "border"),
+        ):
             for q in (50, 99, 100):
                 bench.keep(server, f"{what}, P{q}, with {found['slice'][:28]}", found[f"{name}_p{q}"], "ms")
         bench.keep(server, f"glue at concurrency 32, with {found['slice'][:28]}", 100 * found["glue"], "%")

@@ -58,7 +58,10 @@ def sockets() -> None:
                 open_[accepted.fileno()] = accepted
                 epoll.register(accepted.fileno(), select.EPOLLIN)
                 continue
-            size = open_[fd].recv_into(buffer)
+            try:
+                size = open_[fd].recv_into(buffer)
+            except ConnectionError:
+                size = 0
             if not size:
                 streams.pop(open_[fd], None)
                 open_.pop(fd).close()

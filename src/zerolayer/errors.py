@@ -25,7 +25,6 @@ class ZerolayerError(Exception):
     limit = ""  # the limit that it is about, as a label of ``zerolayer:limit_total``; empty for none
 
     def __init__(self, message: str, *, param: str | None = None, limit: str = "") -> None:
-        super().__init__(message)
         self.message = message
         self.param = param
         if limit:
@@ -35,6 +34,9 @@ class ZerolayerError(Exception):
     def help(self) -> str:
         """Where the documentation has its cause and its remedy: the row of its code."""
         return HELP + self.code
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class InvalidRequest(ZerolayerError):
