@@ -108,6 +108,10 @@ class Simulation:
             check()
         self.admission.sweep(self.now + 10**12)
 
+    def wish(self, client: Client) -> tuple[Work, Work, Work]:
+        """Upper and lower bound of its work, and what is promised."""
+        return client.work, client.work, client.work
+
     def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
         asker = Asker(
             client.name % 7,
@@ -115,7 +119,7 @@ class Simulation:
             ticket=booked.ticket if booked and not booked.soft else None,
             last=client.tries == 1,
         )
-        wish = Wish(client.work, client.work, client.work, client.limits, client.tier, client.name)
+        wish = Wish(*self.wish(client), client.limits, client.tier, client.name)
         client.tries -= 1
         try:
             answer = self.admission.ask(wish, asker)
@@ -195,7 +199,7 @@ class Simulation:
 
     def _stepped(self, prefill: int, decode: list[int], over: int) -> None:
         self.costs.backlog = max(0, self.costs.backlog + over)
-        self.admission.on_step(self.now - 1, self.now, decode_rows=len(decode), prefill_slot=prefill, prefill_tokens=1)
+        self.observe(prefill, decode)
         for slot in decode:
             self._token(slot)
         if prefill >= 0:
@@ -209,6 +213,10 @@ class Simulation:
                 self._token(prefill)
         self._wake()
         self._step()
+
+    def observe(self, prefill: int, decode: list[int]) -> None:
+        """Report a step."""
+        self.admission.on_step(self.now - 1, self.now, decode_rows=len(decode), prefill_slot=prefill, prefill_tokens=1)
 
     def _token(self, slot: int) -> None:
         running = self._slots[slot]

@@ -30,6 +30,7 @@ _BOOKED_A_SLOT: Final = 3
 _A_SENDER: Final = 0.75  # of all bookings at most, while others hold some too
 _FLEX_SHARE: Final = 0.5  # of all bookings at most, and it leaves an eighth of the slots to others
 _FLEX_LEAVES: Final = 8
+_IN_A_ROW: Final = 16  # bookings, then one start is left for who just comes
 _ROOM: Final = 1.5  # of what is promised over what was seen, where the contract asks for more than the machine has
 
 
@@ -75,6 +76,7 @@ class Admission:
         self._message = message
         self._last_border = 0
         self._told_ns = 0  # for whom nothing is held, not before that
+        self._in_a_row = 0  # bookings since somebody started without one, or could have
         self._most = _BOOKED_A_SLOT * calendar.slots
 
     def promised(self, contract: Limits) -> Limits:
@@ -114,10 +116,15 @@ class Admission:
             self._promises.booking("late")
         slot = self._claim(wish, terms)
         if slot >= 0:
+            self.began_unbooked()
             if booking is not None:
                 self.void(booking)
             return Grant(slot, terms.due_ns)
         raise self._refusal(wish, asker, terms, now) if booking is None else self._busy(booking.start_ns, now, booking)
+
+    def began_unbooked(self) -> None:
+        """Somebody who just came has started."""
+        self._in_a_row = 0
 
     def ask_several(self, wish: Wish, count: int) -> list[int]:
         """``count`` slots from now on, for the same work each; all or none, and nothing is booked.
@@ -235,20 +242,21 @@ class Admission:
         """Book, or else tell a time. Raises ``BeyondHorizon``."""
         calendar, reads = self.calendar, partial(self.tickets.spaced, asker, now)
         soft = not self.attendance.trusts(asker.credential)
-        booking = None
+        booking, gap = None, self._in_a_row >= _IN_A_ROW
         if self._may_book(wish, asker, soft=soft):
-            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft)
+            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap)
         if booking is not None:
+            self._in_a_row = 0 if gap else self._in_a_row + 1
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
-        told_ns = None
-        if self._told_ns <= now + calendar.horizon_ns:  # else others were told all that time can hold
-            told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, self._told_ns)))
+        behind, told_ns = 0 if asker.retry else self._told_ns, None  # who has waited already is not sent to the end
+        if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold
+            told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, behind)))
         if told_ns is None:
             raise BeyondHorizon(
                 "all slots are busy, and none can start this request in time; give it more time, or send it later"
             )
-        if not asker.last:  # the next one is told a later time: as slots come free one after the other
+        if not asker.last and not asker.retry:  # the next one is told a later time, as slots come free one by one
             typical_ns = wish.promised.typical_ns(self._cost.prices(), calendar.slots - 1)
             self._told_ns = told_ns + typical_ns // calendar.slots
         return self._busy(told_ns, now)

@@ -43,7 +43,7 @@ class Agenda:
     def before(self, end_ns: int) -> list[Booking]:
         """Bookings that start before ``end_ns``."""
         booked = self.booked
-        return booked[: bisect_left(booked, end_ns, key=_START)] if booked else booked
+        return booked[: bisect_left(booked, end_ns, key=_START)] if booked else []
 
     def charge(self, end_ns: int, weight_ns: int) -> list[Booking]:
         """Somebody who was not booked adds that to all that start before ``end_ns``; returns them."""
@@ -60,13 +60,13 @@ class Agenda:
         self.unbooked -= len(chain) == 1
         self._count(booking, 1)
 
-    def remove(self, booking: Booking) -> None:
-        """It begins, or nobody will come for it."""
+    def remove(self, booking: Booking, *, begins: bool) -> None:
+        """It ``begins``, or nobody will come for it."""
         chain = self.chains[booking.slot]
         self.booked.remove(booking)
         chain.remove(booking)
         self.unbooked += not chain
-        self.demands.remove(booking)
+        (self.demands.begin if begins else self.demands.remove)(booking)
         self._count(booking, -1)
 
     def bind(self, slot: int) -> None:

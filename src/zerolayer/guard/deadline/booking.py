@@ -112,6 +112,7 @@ class Booking(msgspec.Struct, eq=False):
     margins: tuple[Margin, ...] = ()  # until its end, and until its first token
     strict: bool = False  # its stream allows no foreign chunk
     soft: bool = False  # it gives way to whoever comes before its client does
+    waits_ns: int = 0  # for how long it can be held for somebody who was not booked
     credential: Hashable = None
     key: Hashable = None
     ticket: str = ""
@@ -126,14 +127,6 @@ class Booking(msgspec.Struct, eq=False):
     def spare_ns(self) -> int:
         """What others may still add."""
         return min([margin.spare_ns for margin in self.margins])
-
-    def adds_ns(self, reach: int, *, waits: bool = True) -> int:
-        """What it and its like, one after the other, add to somebody within ``reach`` steps.
-
-        Prompts are read in the order of admission: only the first of them can be read before somebody else's prompt,
-        and only of who ``waits`` for its start or its text.
-        """
-        return (self.weight_ns if waits else self.work.chunk_ns) + reach // self.steps * self.work.chunk_ns
 
     @property
     def latest_ns(self) -> int:

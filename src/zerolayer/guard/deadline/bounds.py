@@ -27,7 +27,6 @@ class Bounds:
         slots = len(chains)
         self.limits = [NEVER] * slots  # what ends must not pass
         self.last = [NEVER] * slots  # number of the step with which a slot is done at the latest; NEVER: it is free
-        self.weight_ns = 0  # of all bookings
         self._occupants = occupants
         self._booked = booked
         self._chains = chains
@@ -38,12 +37,15 @@ class Bounds:
         self._starts = [NEVER] * slots
         self._step_ns = 0
         self._room_ns: int | None = None  # the least distance of a limit from its end, or less
+        self._span: tuple[int, int] | None = None  # first and last step with which a slot is done
+        self.weight_ns = 0  # of all bookings
         self._alone: list[int] | None = None  # ends without bookings, 0 where a slot is free
         self._ends: list[int] | None = None
 
     def changed(self, slot: int) -> None:
         """What runs in ``slot`` has changed."""
         self.last[slot] = self._occupants.last_step(slot) or NEVER
+        self._span = None
         self._start(slot)
         self.passed()
 
@@ -86,10 +88,33 @@ class Bounds:
             occupants = self._occupants
             for slot in occupants.unconfirmed:  # its steps depend on what waits before it
                 self.last[slot] = occupants.last_step(slot)
+                self._span = None
                 self._start(slot)
             steps, waits = occupants.steps * self._step_ns, occupants.pending_ns
             self._room_ns = min(self._starts) + steps - waits - self._base_ns - self._prices.reserve_ns
         return self._room_ns
+
+    def first_ns(self) -> int:
+        """The first of all ends without bookings, or a little later; only where something runs."""
+        return self._step_end_ns(self._steps_between()[0])
+
+    def _fits(self, more_ns: int) -> bool:
+        """Whether what bookings and ``more_ns`` add to the last of all ends, and so at most to others, is no matter."""
+        room_ns = self.room_ns
+        if room_ns >= self.weight_ns + more_ns:
+            return True
+        final, waits = self._step_end_ns(self._steps_between()[1]), bool(self._occupants.unconfirmed)
+        return room_ns >= disturbed_end(final + more_ns, self._booked, waits=waits) - final
+
+    def _steps_between(self) -> tuple[int, int]:
+        if self._span is None:
+            last = [step for step in self.last if step != NEVER] or [self._occupants.steps]
+            self._span = (min(last), max(last))
+        return self._span
+
+    def _step_end_ns(self, step: int) -> int:
+        left = (step - self._occupants.steps) * self._step_ns
+        return self._base_ns + self._prices.reserve_ns + self._occupants.pending_ns + left
 
     @property
     def alone(self) -> list[int]:
@@ -132,13 +157,13 @@ class Bounds:
 
     def are_kept(self) -> bool:
         """Whether no end passes its limit."""
-        if self.room_ns >= self.weight_ns:
+        if self._fits(0):
             return True
         return all(end <= limit for end, limit in zip(self.ends(), self.limits, strict=True))
 
     def bear(self, more_ns: int) -> bool:
         """Whether all ends could be that much later."""
-        if self.room_ns - self.weight_ns >= more_ns:
+        if self._fits(more_ns):
             return True
         ends = self._disturbed(more_ns, None)
         return all(end <= limit for end, limit in zip(ends, self.limits, strict=True))
@@ -146,7 +171,7 @@ class Bounds:
     def start_beside(self, wanted: Booking) -> int:
         """The start of a booking, or a later one if what runs could not bear it."""
         moved = wanted.start_ns
-        if self.room_ns - self.weight_ns >= wanted.weight_ns:
+        if self._fits(wanted.weight_ns):
             return moved
         before = self.ends()
         if max(before) > moved:

@@ -53,6 +53,7 @@ class Calendar:
         self._starts = Starts(
             slots, self._occupants, self._agenda, grace_ns=grace_ns, horizon_ns=horizon_ns, reserved=self.reserved
         )
+        self._reading: dict[int, Booking] = {}  # by slot: what was booked, while its prompt is read
         self._charged: dict[int, tuple[list[Booking], int]] = {}  # by slot that is claimed: to whom it adds what
         self.picture = Picture(self._bounds, self._occupants, self._booked, self._free)
 
@@ -90,7 +91,7 @@ class Calendar:
         now = self._clock_ns()
         self._refresh(now)
         bounds = self._bounds
-        end = bounds.end(bounds.last.index(min(bounds.last))) if slots == 1 else sorted(bounds.ends())[slots - 1]
+        end = bounds.first_ns() if slots == 1 else sorted(bounds.ends())[slots - 1]
         return max(1, -(-(end - now) // 1_000_000))
 
     def last_soft(self) -> Booking | None:
@@ -124,7 +125,7 @@ class Calendar:
             return -1
         now, prices = self._clock_ns(), self._prices()
         end = self._fitting(work, terms, now, prices)
-        return -1 if end < 0 else self._suitable(now + work.typical_ns(prices, self.taken), end, terms)
+        return -1 if end < 0 else self._suitable(now + work.typical_ns(prices, self.taken), end, terms, unbooked=True)
 
     def claim(self, work: Work, terms: Terms) -> int:
         """``fit``, and take that slot."""
@@ -166,15 +167,11 @@ class Calendar:
             return -1
         slot = own
         if own not in self._free:
-            slot = self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms)
+            slot = self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, unbooked=False)
         if slot >= 0:
             self._agenda.not_before[own] = self._occupants.steps + booking.steps
-            self._agenda.remove(booking)
-            self._refresh(now)
-            self._charged[slot] = (
-                self._agenda.charge(self._bounds.read_ns(booking.work), booking.weight_ns),
-                booking.weight_ns,
-            )
+            self._agenda.remove(booking, begins=True)
+            self._reading[slot] = booking
             self._agenda.follows[slot] = slot == own
             self._take(slot, booking.work, booking.terms, now, self._prices())
         return slot
@@ -204,6 +201,13 @@ class Calendar:
         if weight_ns:
             self._charged[slot] = (charged, weight_ns)
 
+    def _read(self, slot: int) -> None:
+        """The prompt there holds nobody up any more."""
+        if slot in self._charged:
+            self._refund(slot, 0)
+        if slot in self._reading:
+            self._agenda.demands.read(self._reading.pop(slot))
+
     def ending(self, slot: int) -> None:
         """Its client is gone, or its text is complete: the slot comes back at the next step border."""
         self._occupants.ending(slot)
@@ -212,7 +216,7 @@ class Calendar:
     def release(self, slot: int) -> None:
         """Give a slot back. Idempotent: a slot that is free stays free."""
         if slot not in self._free:
-            self._refund(slot, 0)
+            self._read(slot)
             self._occupants.release(slot)
             self._agenda.follows[slot] = False
             self._free.append(slot)
@@ -220,8 +224,8 @@ class Calendar:
 
     def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> None:
         """A step is done, or several at once; the last one carried a chunk of ``prefill_slot``, or -1."""
-        if self._occupants.on_step(prefill_slot, ended_ns, steps) and prefill_slot in self._charged:
-            self._refund(prefill_slot, 0)  # its prompt is read
+        if self._occupants.on_step(prefill_slot, ended_ns, steps):
+            self._read(prefill_slot)
         self._bounds.passed()
 
     def skip(self, slot: int, tokens: int, chunk_tokens: int) -> None:
@@ -232,14 +236,20 @@ class Calendar:
     # What may start later.
 
     def book(
-        self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None, soft: bool = False
+        self,
+        work: Work,
+        terms: Terms,
+        *,
+        spaced: Callable[[int], int] | None = None,
+        soft: bool = False,
+        gap: bool = False,
     ) -> Booking | None:
         """Promise the earliest start that suits everybody, or None when it would be beyond horizon or patience.
 
         ``spaced`` moves a start to the next one that the client can be told. ``soft``: until somebody else needs the
-        slot.
+        slot. ``gap``: leave time before it for somebody who is not booked.
         """
-        return self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft)
+        return self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, gap=gap)
 
     def tell(self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None) -> int | None:
         """When to come for whom nothing is held: a slot is typically free, and all that is booked now is over."""
@@ -247,7 +257,7 @@ class Calendar:
 
     def void(self, booking: Booking) -> None:
         """Forget a booking: nobody will come for it, or it is not needed any more."""
-        self._agenda.remove(booking)
+        self._agenda.remove(booking, begins=False)
 
     # Whether it fits.
 
@@ -287,15 +297,17 @@ class Calendar:
             return False
         return self._bounds.bear(work.weight_ns(prices) if occupants.unconfirmed else work.chunk_ns)
 
-    def _suitable(self, typical: int, end: int, terms: Terms) -> int:
+    def _suitable(self, typical: int, end: int, terms: Terms, *, unbooked: bool) -> int:
         """A free slot with nothing booked before that, as a rule and at the latest; or -1."""
         first = 0 if terms.urgent else self.reserved
         for slot in reversed(self._free):
             if not self._agenda.chains[slot] and slot >= first:
                 return slot
         for slot in reversed(self._free):
-            if slot >= first and self._agenda.chains[slot][0].start_ns >= typical and self._agenda.behind[slot] >= end:
-                return slot
+            if slot >= first and self._agenda.behind[slot] >= end:
+                ahead = self._agenda.chains[slot][0]
+                if ahead.start_ns + (ahead.waits_ns if unbooked else 0) >= typical:
+                    return slot
         return -1
 
     def _take(self, slot: int, work: Work, terms: Terms, now: int, prices: Prices) -> None:

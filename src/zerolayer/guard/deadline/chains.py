@@ -57,6 +57,37 @@ def disturbed(ends: list[int], booked: Sequence[Booking], *, wait: bool) -> list
     return moved
 
 
+def run_ns(chain: Sequence[Booking], reach: int, *, waits: bool = True) -> int:
+    """What the bookings of one slot can add to somebody within ``reach`` steps.
+
+    One begins after another at least by the steps that the earlier one may take, even if that ends early. Prompts are
+    read in the order of admission: only the first one can be read before somebody else's, and only of who ``waits`` for
+    its start or its text; further ones only make steps longer.
+    """
+    most = 0
+    for place, first in enumerate(chain):
+        added, steps = first.weight_ns if waits else first.work.chunk_ns, first.steps
+        for later in chain[place + 1 :]:
+            if steps > reach:
+                break
+            added += later.work.chunk_ns
+            steps += later.steps
+        most = max(most, added)
+    return most
+
+
+def grown_run_ns(chain: Sequence[Booking], last: Booking, reach: int) -> int:
+    """What of ``run_ns`` of the chain and ``last`` behind it ends with ``last``."""
+    most, added, steps = last.weight_ns, last.work.chunk_ns, 0
+    for earlier in reversed(chain):
+        steps += earlier.steps
+        if steps > reach:
+            break
+        most = max(most, earlier.weight_ns + added)
+        added += earlier.work.chunk_ns
+    return most
+
+
 def begun_within(
     left: int, own: int, chains: Chains, not_yet: Sequence[int], wanted: Booking | None, *, waits: bool
 ) -> int:
@@ -69,5 +100,5 @@ def begun_within(
         near = [*chain, wanted] if wanted is not None and wanted.slot == slot else chain
         room = left - max(0, not_yet[slot])
         if near and room >= 0 and slot != own:
-            added += max([ahead.adds_ns(room, waits=waits) for ahead in near])
+            added += run_ns(near, room, waits=waits)
     return added

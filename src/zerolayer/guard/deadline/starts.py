@@ -6,13 +6,17 @@ limits allow; where the bound of that time is further away, the start is later.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
+from operator import attrgetter
 
 from zerolayer.guard.deadline.agenda import Agenda
 from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
 from zerolayer.guard.deadline.occupants import Occupants
 from zerolayer.model.cost import Prices
 
+_START = attrgetter("start_ns")
+_GAP, _WAITS = 10, 1  # eighths of a service: the time that is left for who comes without a booking, and may be passed
 _ROUNDS = 24  # of looking for a start that suits everybody
 _SOON_NS = 1_000_000
 _LEAD_SHARE = 12  # starts lie that part of a service early: to be held for a moment costs less than a slot at rest
@@ -38,9 +42,13 @@ class Starts:
         self._grace_ns, self._horizon_ns = grace_ns, horizon_ns
 
     def book(
-        self, work: Work, terms: Terms, at: Moment, *, spaced: Callable[[int], int] | None, soft: bool
+        self, work: Work, terms: Terms, at: Moment, *, spaced: Callable[[int], int] | None, soft: bool, gap: bool
     ) -> Booking | None:
-        """A booking with the earliest start, in the agenda; None when it would be beyond horizon or patience."""
+        """A booking with the earliest start, in the agenda; None when it would be beyond horizon or patience.
+
+        ``gap``: as much time as it takes itself is left before it, and somebody without a booking can run
+        then, or a moment longer.
+        """
         prices, agenda, demands = at.prices, self._agenda, self._agenda.demands
         plain, weight = work.need_ns(prices), work.weight_ns(prices)
         booking = Booking(
@@ -53,16 +61,20 @@ class Starts:
         if spares is None or not demands.bear(booking):
             return None
         longest, first_spare = booking.hold_ns, spares[-1][1]
-        booking.start_ns = max(booking.start_ns, bound - longest)
+        booking.start_ns = max(booking.start_ns + (gap and booking.typical_ns * _GAP // 8), bound - longest)
         booking.strict = terms.per_token_ns < prices.stall_ns
         last = min(at.now_ns + self._horizon_ns, terms.patience_ns - booking.need_ns - longest)
+        apart = booking.typical_ns * 3 // (4 * self._slots)
         for _ in range(_ROUNDS):
+            wanted = self._apart(booking.start_ns, apart)
+            wanted = booking.start_ns = wanted if spaced is None else spaced(wanted)
             moved = self._undisturbed(booking, first_spare, at)
-            moved = moved if spaced is None else spaced(moved)
             if moved > last:
                 return None
-            if moved == booking.start_ns:
-                booking.hold_ns = max(0, min(longest, bound - moved))
+            if moved == wanted:
+                free = max(bound, moved + booking.need_ns - booking.typical_ns * (_GAP - _WAITS) // 8) if gap else bound
+                booking.hold_ns = max(0, min(longest, free - moved))
+                booking.waits_ns = gap and booking.typical_ns * _WAITS // 8
                 agenda.add(booking)
                 demands.add(booking, spares)
                 return booking
@@ -122,10 +134,20 @@ class Starts:
                 start = bound = 2 * at.now_ns - bound
         for place, ahead in enumerate(agenda.chains[slot]):
             start = max(start - lead, ahead.start_ns) + ahead.typical_ns
+            bound = max(bound, ahead.latest_ns) if ahead.waits_ns else bound
             follow = ahead.next_ns if place or agenda.follows[slot] else ahead.last_ns
             bound = follow(self._grace_ns, bound or 1)
         booking.slot, booking.start_ns = slot, start
         return bound
+
+    def _apart(self, start_ns: int, apart_ns: int) -> int:
+        """``start_ns``, or the next time after it that is so far from all other starts."""
+        booked = self._agenda.booked
+        place = bisect_left(booked, start_ns - apart_ns + 1, key=_START)
+        while place < len(booked) and booked[place].start_ns < start_ns + apart_ns:
+            start_ns = booked[place].start_ns + apart_ns
+            place += 1
+        return start_ns
 
     def _undisturbed(self, wanted: Booking, spare_ns: int, at: Moment) -> int:
         """Its start, or a later one if what runs could not bear it."""
