@@ -69,6 +69,7 @@ class Admission:
     ) -> None:
         self.calendar = calendar
         self.attendance = Attendance()
+        self.heard_ns: int | None = None  # whoever came before that has been asked for; None: whoever has come
         self.tickets = Tickets(calendar.grace_ns)
         self._promises = promises or Promises()
         self._cost = cost
@@ -103,7 +104,7 @@ class Admission:
         now = self._clock_ns()
         self.sweep(now)
         urgent = wish.tier is Tier.PRIORITY
-        booking = self.tickets.match(asker, wish.key, now)
+        booking = self.tickets.match(asker, wish.key, now, self._heard_ns(now))
         terms = _terms(wish.limits, now, urgent=urgent)
         if booking is not None:
             if booking.start_ns - EARLY_NS <= now:
@@ -194,12 +195,15 @@ class Admission:
 
     def sweep(self, now_ns: int) -> None:
         """Void what nobody came for."""
-        for booking in self.calendar.overdue(now_ns):
+        for booking in self.calendar.overdue(self._heard_ns(now_ns)):
             self.attendance.stayed_away(booking.credential)
             self.calendar.void(booking)
             self.tickets.lapse(booking)
         for _ in range(self.tickets.forget(now_ns)):
             self._promises.booking("no_show")
+
+    def _heard_ns(self, now_ns: int) -> int:
+        return now_ns if self.heard_ns is None else min(now_ns, self.heard_ns)
 
     def on_step(
         self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_slot: int, prefill_tokens: int
