@@ -14,7 +14,7 @@ from check import simulated
 from zerolayer.check.figures import levels
 from zerolayer.check.html_report import html
 from zerolayer.check.json_report import to_json
-from zerolayer.check.live_view import LiveView, sparkline
+from zerolayer.check.live_view import Lines, LiveView, sparkline
 from zerolayer.check.report import Limit, Report, analyse
 from zerolayer.check.run_file import STEP, Run, TargetInfo
 from zerolayer.check.text_report import text
@@ -134,3 +134,12 @@ def test_the_tiny_histogram_is_as_wide_whatever_it_shows() -> None:
 def test_steps_of_a_slow_service_are_told_apart_though_their_rates_round_to_the_same() -> None:
     rows = [(STEP, group, 1, i, 10_000.0 * group + i * 900.0, 300.0) for group in (1, 2) for i in range(5)]
     assert [level.achieved.n for level in levels(simulated.build(rows), STEP)] == [4, 4]
+
+
+def test_a_log_gets_a_line_for_each_phase_as_it_begins() -> None:
+    log, now = io.StringIO(), iter(range(0, 10**12, 10**9))
+    lines = Lines(log, lambda: next(now))
+    lines.begin("pulse", 70)
+    lines.show(1, [50.0])
+    lines.begin("replay", 1)
+    assert log.getvalue() == "   1 s  pulses, 70 at most\n   2 s  trace\n"

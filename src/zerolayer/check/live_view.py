@@ -70,7 +70,8 @@ class Lines:
     def begin(self, phase: str, total: int) -> None:
         """Write the time and the phase."""
         seconds = (self._clock_ns() - self._start_ns) / _NS
-        self._write(f"{seconds:4.0f} s  {_NAMES.get(phase, phase)}, {total} at most")
+        most = f", {total} at most" if total > 1 else ""
+        self._write(f"{seconds:4.0f} s  {_NAMES.get(phase, phase)}{most}")
 
     def show(self, done: int, latencies_ms: list[float]) -> None:
         """Nothing: one line a phase is enough in a log."""

@@ -144,6 +144,8 @@ class Node:
                 if self._slack >= more:
                     self._slack = min(self._slack - more, due - end)
                     self._add(free.pop(), request, at, due)
+                    if self._admission is not None:
+                        self._admission.began_unbooked()
                     return SERVED, 0
         elif not self._rules.retries and self._fits_idle(request, self._rules.end_ns):
             return REFUSED, -1
@@ -171,6 +173,8 @@ class Node:
             if isinstance(answer, Grant):
                 if admission.calendar.confirm(answer.slot, work):
                     self._start(answer.slot, request, at, answer.due_ns)
+                    if answer.booked:
+                        exact.quiet_after = max(exact.quiet_after, self._last)
                     return SERVED, 0
                 admission.calendar.release(answer.slot)
                 raise admission.refuse_longer(wish, asker)

@@ -84,7 +84,7 @@ class Server:
         self._build_engine_side(contract, loaded, watchdog)
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
-        self.pace = Pace(self.guard, self.dispatcher, self.held)
+        self.pace = Pace(self.guard, self.dispatcher, self.held, self._loop, self._clock_ns)
         self.nodes = NodeBook(
             contract, loaded.name, self.guard, self.info.slots, Derating.of_process(os.environ), self._helper
         )

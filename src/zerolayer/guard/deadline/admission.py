@@ -71,6 +71,7 @@ class Admission:
         self.calendar = calendar
         self.drafts = DraftSlot(calendar.slots, clock_ns)
         self.attendance = Attendance()
+        self.heard_ns: int | None = None  # whoever came before that has been asked for; None: whoever has come
         self.tickets = Tickets(calendar.grace_ns)
         self._promises = promises or Promises()
         self._cost = cost
@@ -105,7 +106,7 @@ class Admission:
         now = self._clock_ns()
         self.sweep(now)
         urgent = wish.tier is Tier.PRIORITY
-        booking = self.tickets.match(asker, wish.key, now)
+        booking = self.tickets.match(asker, wish.key, now, self._heard_ns(now))
         terms = _terms(wish.limits, now, urgent=urgent)
         if booking is not None:
             if booking.start_ns - EARLY_NS <= now:
@@ -118,11 +119,15 @@ class Admission:
             self._promises.booking("late")
         slot = self._claim(wish, terms)
         if slot >= 0:
-            self._in_a_row = 0
+            self.began_unbooked()
             if booking is not None:
                 self.void(booking)
             return Grant(slot, terms.due_ns)
         raise self._refusal(wish, asker, terms, now) if booking is None else self._busy(booking.start_ns, now, booking)
+
+    def began_unbooked(self) -> None:
+        """Somebody who just came has started."""
+        self._in_a_row = 0
 
     def ask_several(self, wish: Wish, count: int) -> list[int]:
         """``count`` slots from now on, for the same work each; all or none, and nothing is booked.
@@ -198,12 +203,15 @@ class Admission:
 
     def sweep(self, now_ns: int) -> None:
         """Void what nobody came for."""
-        for booking in self.calendar.overdue(now_ns):
+        for booking in self.calendar.overdue(self._heard_ns(now_ns)):
             self.attendance.stayed_away(booking.credential)
             self.calendar.void(booking)
             self.tickets.lapse(booking)
         for _ in range(self.tickets.forget(now_ns)):
             self._promises.booking("no_show")
+
+    def _heard_ns(self, now_ns: int) -> int:
+        return now_ns if self.heard_ns is None else min(now_ns, self.heard_ns)
 
     def on_step(
         self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_slot: int, prefill_tokens: int
