@@ -99,6 +99,14 @@ def test_one_that_was_closed_meanwhile_is_no_miss(node, asker) -> None:
     assert all(asker.ask(node.url, 7, named=True) for _ in range(3))
 
 
+def test_after_the_end_none_is_kept(node, asker) -> None:
+    asker.ask(node.url, 7, named=True)
+    asker.close()
+    for _ in range(2):
+        asker.ask(node.url, 7, named=True)
+    assert node.connections == 3
+
+
 @pytest.mark.parametrize("load", ["", "free=1", "free=x;next_ms=0", "free=1;next_ms=0;derate=0", "free=-1;next_ms=0"])
 def test_whoever_tells_no_load_is_no_node(node, asker, load) -> None:
     node.load = load

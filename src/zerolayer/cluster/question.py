@@ -58,6 +58,7 @@ class Asker:
         self._key = key
         self._tls = tls
         self._open: dict[str, http.client.HTTPConnection] = {}
+        self._closed = False
 
     def ask(self, dial: str, epoch: int, *, named: bool) -> Word | None:
         """None when nobody answers, or not as a node does. The list is fetched when its epoch is not ``epoch``.
@@ -73,7 +74,8 @@ class Asker:
         return self._ask(dial, self._connection(dial), epoch, named=named)
 
     def close(self) -> None:
-        """End all connections that are not in use."""
+        """Keep no connection any more."""
+        self._closed = True
         while self._open:
             self._open.popitem()[1].close()
 
@@ -84,7 +86,7 @@ class Asker:
             word = self._converse(connection, epoch, named=named)
         except (OSError, ValueError, http.client.HTTPException):
             word = None
-        if word is None:
+        if word is None or self._closed:
             connection.close()
         else:
             self._open[dial] = connection
