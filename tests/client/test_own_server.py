@@ -14,6 +14,7 @@ from client.http2_server import soon
 from client.nursery import Nursery, Server
 from zerolayer import AsyncClient, Client
 from zerolayer.client.errors import Refused
+from zerolayer.client.freshness import Stamps
 from zerolayer.client.json_form import CHATS, COMPLETIONS
 from zerolayer.client.schema_form import GENERATE, GRPC_GENERATE
 
@@ -130,6 +131,24 @@ def test_what_the_server_refuses_is_told_in_its_words(url, protocol) -> None:
         with pytest.raises(Refused, match="max_tokens") as caught:
             client.chat(HI, max_tokens=1_000_000).answer()
     assert caught.value.status_code == 400
+
+
+@pytest.mark.parametrize("protocol", PATHS)
+def test_an_input_that_is_too_old_is_refused(url, protocol) -> None:
+    with Client(url, protocol=protocol) as client:
+        client.models()
+        with pytest.raises(Refused, match="old") as caught:
+            client.chat(HI, fresh=Stamps(event_time_ms=1_000_000, max_age_ms=50)).answer()
+    assert caught.value.status_code == {"grpc": 422}.get(protocol, 409)
+
+
+@pytest.mark.parametrize("protocol", PATHS)
+def test_a_deadline_that_cannot_be_kept_is_refused_by_the_server_which_was_told(url, protocol) -> None:
+    with Client(url, protocol=protocol) as client:
+        client.models()
+        with pytest.raises(Refused, match="takes at least") as caught:
+            client.chat(HI, max_tokens=400, deadline_ms=1000).answer()
+    assert caught.value.status_code == 422
 
 
 @pytest.mark.parametrize("protocol", PATHS)

@@ -9,7 +9,7 @@ from typing import Self
 
 from zerolayer.client.answer import Answer, Outcome
 from zerolayer.client.asking import Opened
-from zerolayer.client.errors import BrokenReply, CutStream
+from zerolayer.client.errors import BadReply, BrokenReply, CutStream
 from zerolayer.client.reception import BROKE_OFF, CLOSED, Reception
 from zerolayer.client.service import Going, Service
 from zerolayer.client.statistics import Attempts
@@ -112,5 +112,8 @@ class AsyncTextStream(AsyncIterator[str]):
             raise reception.cut(BROKE_OFF.format(type(error).__name__)) from None
         except BrokenReply:
             raise reception.cut(BROKE_OFF.format("end of connection")) from None
+        except BadReply as error:
+            cut = reception.cut(BROKE_OFF.format("damaged bytes"))
+            raise (cut if reception.began else error) from None
         finally:
             begun.end()
