@@ -189,3 +189,18 @@ def test_a_draft_warms_the_prompt_of_the_question_that_follows(url) -> None:
             .text
         )
     assert paths == [CHATS, GENERATE]
+
+
+def test_one_address_is_enough_to_find_the_other_nodes_and_to_ask_them(url, nursery) -> None:
+    other = Server(nursery, peers=url)  # it announces itself to the first one
+    other.ready()
+    try:
+        with Client(url) as client:
+            deadline = time.monotonic() + 60
+            answered: set[str] = set()
+            while answered != {url, other.url} and time.monotonic() < deadline:
+                answer = client.chat([{"role": "user", "content": str(time.monotonic())}], max_tokens=1).answer()
+                answered.add(answer.node)
+            assert set(client.nodes) == answered == {url, other.url}
+    finally:
+        other.kill()
