@@ -106,6 +106,8 @@ TEXTS = {
     "devices": ("0-1,2+4", ("0-1", "2+4")),
     "peers": ("http://10.0.0.1:8000, dns://llm:8000", ("http://10.0.0.1:8000", "dns://llm:8000")),
     "address": ("http://10.0.0.2:8000", "http://10.0.0.2:8000"),
+    "node-key": ("node.key", "node.key"),
+    "node": ("http://10.0.0.2:8000", "http://10.0.0.2:8000"),
     "unix": ("/run/zl.sock", "/run/zl.sock"),
     "key-set": ("keys/keyset.json", "keys/keyset.json"),
     "ledger": ("/var/lib/ledger", "/var/lib/ledger"),

@@ -323,7 +323,7 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
     (
         "cluster.address",
         lambda contract: (
-            not contract.cluster.peers
+            not (contract.cluster.peers or len(contract.engine.devices) > 1)
             or contract.listen.host not in WILDCARDS
             or bool(contract.cluster.address or contract.tenants.node)
         ),

@@ -244,19 +244,19 @@ class DraftRefused(BeyondHorizon):
 class Unavailable(ZerolayerError):
     """The server is starting, draining or broken.
 
-    A server that drains comes back as another process, and ``retry_after_ms`` is about what that takes, unless another
-    node is known that takes work sooner.
+    A server that drains comes back as another process, and ``retry_after_ms`` is about what that takes. ``peers`` are
+    the URLs of nodes that take the request now.
     """
 
     status = 503
     grpc_code = 14
     kind = "server_error"
     code = "unavailable"
-    ticket = None
+    retry_after_ms = 1000
 
-    def __init__(self, message: str, *, param: str | None = None, retry_after_ms: int = 1000) -> None:
+    def __init__(self, message: str, *, param: str | None = None, peers: tuple[str, ...] = ()) -> None:
         super().__init__(message, param=param)
-        self.retry_after_ms = retry_after_ms
+        self.peers = peers
 
 
 class EngineFailed(ZerolayerError):

@@ -98,7 +98,7 @@ def test_a_large_fleet_is_asked_more_slowly() -> None:
     members.name([f"http://10.1.0.{number}:8000" for number in range(200)], 0)
     dial = members.due(0)[0].dial
     members.answered(dial, 0, "", WORD, ready=True)
-    assert members.next_ns() == 4 * ASK_NS
+    assert members.next_ns() == 10 * ASK_NS
 
 
 def test_a_node_is_listed_under_what_it_calls_itself_and_only_once(members) -> None:

@@ -7,6 +7,8 @@ import threading
 import pytest
 from echo_service import Service, chat, expect_soon, get, read_reply
 
+from zerolayer.errors import EngineFailed
+from zerolayer.model import quarantine
 from zerolayer.model.watchdog import Watchdog
 
 MS = 1_000_000
@@ -69,3 +71,62 @@ def test_a_server_that_drains_stays_closed_when_a_stalled_step_ends(stalled):
     service.step(1000)
     expect_soon(lambda: service.free_slots() == SLOTS)
     assert service.ask(get("/readyz")).status == 503
+
+
+# The device
+
+
+def test_a_device_whose_steps_keep_failing_is_in_quarantine_and_returns_by_itself(serve):
+    service = serve(slots=SLOTS)
+    service.engine.broken = EngineFailed("a step failed; send the request again")
+    service.ask(chat("first"))  # one step fails, and then the probes that follow it
+    expect_soon(lambda: service.ask(get("/readyz")).status == 503)
+    refused = service.ask(chat("new"))
+    assert (refused.status, refused.error["code"]) == (503, "unavailable")
+    assert "quarantine" in refused.error["message"]
+    assert service.server.alive
+    service.engine.broken = None
+    expect_soon(lambda: service.ask(get("/readyz")).status == 200, 20)
+    assert service.ask(chat("after")).json["choices"][0]["message"]["content"] == "after"
+
+
+def test_one_step_that_fails_is_no_quarantine(serve):
+    service = serve(slots=SLOTS)
+    service.hold_steps()
+    with service.connect() as client:
+        client.sendall(chat("held"))
+        expect_soon(lambda: service.running() == 1)
+        service.engine.broken = EngineFailed("a step failed; send the request again")
+        service.step(1)
+        assert read_reply(client).status == 500
+        service.engine.broken = None
+        service.step(1000)
+    assert service.ask(get("/readyz")).status == 200
+    assert service.ask(chat("after")).status == 200
+
+
+def test_a_device_that_gives_another_output_than_the_known_one_ends_its_streams_and_serves_nobody(serve):
+    service = serve(slots=SLOTS, step_us=20_000)
+    known = service.server.heartbeat._expected["full"]
+    with service.connect() as client:
+        client.sendall(chat("cut short " * 20, stream=True))
+        client.recv(1)
+        service.server.heartbeat._expected["full"] = [-1]
+        for _ in service.server.programs.names:
+            before = service.server.heartbeat.beats
+            service.server.steps.probe()
+            expect_soon(lambda before=before: service.server.heartbeat.beats > before)
+        expect_soon(lambda: service.ask(get("/readyz")).status == 503)
+        assert b"engine_failed" in client.makefile("rb").read()
+    service.server.heartbeat._expected["full"] = known
+    expect_soon(lambda: service.ask(get("/readyz")).status == 200, 20)
+
+
+def test_a_device_that_never_returns_ends_the_process(serve, monkeypatch):
+    monkeypatch.setattr(quarantine, "RETURNS", 1)
+    service = serve(slots=SLOTS)
+    lost = threading.Event()
+    service.server._supervisor._give_up = lambda _recorder: lost.set()
+    service.engine.broken = EngineFailed("a step failed; send the request again")
+    service.ask(chat("first"))
+    assert lost.wait(20)

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from zerolayer.check.wire_dump import FORMS
+from zerolayer.cluster.dns_message import Kind, MessageError, question, read_reply
 from zerolayer.errors import HeadersTooLarge, InvalidRequest, StartupError, ZerolayerError
 from zerolayer.guard.auth.key_format import MalformedKey, pack, parse, spell
 from zerolayer.guard.auth.key_set import read_key_set, read_revocations
@@ -285,6 +286,18 @@ def ledger(data: bytes) -> None:
     prices([record], 1.0)
 
 
+def dns(data: bytes) -> None:
+    """A reply is read or refused, as it came and behind the head that makes it one."""
+    asked = question(0x1234, "llm.prod.svc", Kind.A)
+    head = asked[:2] + b"\x81\x80\0\1\0\x08\0\0\0\0"
+    for reply in (data, head + asked[12:] + data):
+        try:
+            records = read_reply(reply, asked).records
+        except MessageError:
+            continue
+        assert all(len(record.value) <= 254 and 0 <= record.port <= 65_535 for record in records)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
@@ -305,6 +318,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         key,
         key_set,
         ledger,
+        dns,
     )
 }
 

@@ -21,7 +21,7 @@ from zerolayer.contract_cluster import ADDRESS
 MISSES: Final = 3  # answers that do not come, one after the other, before a node is taken for away
 ASK_NS: Final = 1_000_000_000
 AGAIN_NS: Final = 250_000_000  # after a miss
-SHARE_NS: Final = 20_000_000  # at least so long between two questions to anybody, however many nodes there are
+SHARE_NS: Final = 50_000_000  # of a second for each node: no more than 20 questions a second, however many there are
 FORGET_NS: Final = 60_000_000_000  # a node that was only heard of is forgotten when it was away for so long
 MOST: Final = 1000  # nodes that are kept in mind
 _ADDRESS: Final = re.compile(ADDRESS)
@@ -160,7 +160,7 @@ class Membership:
         peer.says = says if _ADDRESS.fullmatch(says) else ""
         peer.word, peer.told_ns, peer.misses = word, now_ns, 0
         self._move(peer, Event.READY if ready else Event.UNREADY, now_ns)
-        peer.due_ns = now_ns + max(ASK_NS, SHARE_NS * len(self._peers))
+        peer.due_ns = now_ns + self._pause_ns
 
     def missed(self, dial: str, now_ns: int) -> None:
         """Nothing came, or nothing that a node would say."""
@@ -169,8 +169,7 @@ class Membership:
             return
         peer.misses += 1
         self._move(peer, Event.MISSED if peer.misses < MISSES else Event.LOST, now_ns)
-        pause_ns = AGAIN_NS if peer.misses < MISSES else ASK_NS
-        peer.due_ns = now_ns + max(pause_ns, SHARE_NS * len(self._peers))
+        peer.due_ns = now_ns + (AGAIN_NS if peer.misses < MISSES else self._pause_ns)
 
     def forget(self, now_ns: int) -> None:
         """Drop what was only heard of and has been silent for long."""
@@ -186,6 +185,10 @@ class Membership:
         nodes[self.own] = own
         ordered = tuple(nodes[address] for address in sorted(nodes))
         return NodeList(epoch_of(ordered), self.own, ordered)
+
+    @property
+    def _pause_ns(self) -> int:
+        return max(ASK_NS, SHARE_NS * len(self._peers))
 
     def _add(self, dial: str, now_ns: int, *, named: bool) -> None:
         if dial in self._peers:

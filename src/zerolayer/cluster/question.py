@@ -47,38 +47,64 @@ class Word:
         return msgspec.structs.replace(said, model=model, free=load.free, next_ms=load.next_ms, derate=load.derate)
 
 
-@dataclass(frozen=True)
 class Asker:
-    """``own`` announces the asking node, ``key`` lets it in where keys are wanted, ``tls`` is for ``https``."""
+    """``own`` announces the asking node, ``key`` lets it in where keys are wanted, ``tls`` is for ``https``.
 
-    own: str
-    key: str = ""
-    tls: ssl.SSLContext | None = None
+    Connections stay open, one to each node; two threads never ask the same node at once.
+    """
+
+    def __init__(self, own: str, key: str = "", tls: ssl.SSLContext | None = None) -> None:
+        self.own = own
+        self._key = key
+        self._tls = tls
+        self._open: dict[str, http.client.HTTPConnection] = {}
+        self._closed = False
 
     def ask(self, dial: str, epoch: int, *, named: bool) -> Word | None:
         """None when nobody answers, or not as a node does. The list is fetched when its epoch is not ``epoch``.
 
         The key is shown only to addresses that the operator ``named``; to others the question is an open one.
         """
-        connection: http.client.HTTPConnection | None = None
-        try:
-            connection = self._connection(dial)
-            return self._ask(connection, epoch, named=named)
-        except (OSError, ValueError, http.client.HTTPException):
-            return None
-        finally:
-            if connection is not None:
-                connection.close()
+        kept = self._open.pop(dial, None)
+        if kept is not None:
+            word = self._ask(dial, kept, epoch, named=named)
+            if word is not None:
+                return word
+        # A connection that was kept may just have been closed for its idleness; a new one tells more.
+        return self._ask(dial, self._connection(dial), epoch, named=named)
 
-    def _connection(self, dial: str) -> http.client.HTTPConnection:
-        """Raises ``ValueError`` for a port that is none."""
+    def close(self) -> None:
+        """Keep no connection any more."""
+        self._closed = True
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def _ask(self, dial: str, connection: http.client.HTTPConnection | None, epoch: int, *, named: bool) -> Word | None:
+        if connection is None:
+            return None
+        try:
+            word = self._converse(connection, epoch, named=named)
+        except (OSError, ValueError, http.client.HTTPException):
+            word = None
+        if word is None or self._closed:
+            connection.close()
+        else:
+            self._open[dial] = connection
+        return word
+
+    def _connection(self, dial: str) -> http.client.HTTPConnection | None:
+        """None for a port that is none. It connects when it is used."""
         where = urlsplit(dial)
-        host, port = where.hostname or "", where.port
+        host = where.hostname or ""
+        try:
+            port = where.port
+        except ValueError:
+            return None
         if where.scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self.tls)
+            return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self._tls)
         return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
 
-    def _ask(self, connection: http.client.HTTPConnection, epoch: int, *, named: bool) -> Word | None:
+    def _converse(self, connection: http.client.HTTPConnection, epoch: int, *, named: bool) -> Word | None:
         """Raises ``OSError``, ``ValueError``, ``HTTPException``."""
         connection.request("GET", "/readyz")
         reply = connection.getresponse()
@@ -94,8 +120,8 @@ class Asker:
 
     def _fetch(self, connection: http.client.HTTPConnection, *, named: bool) -> NodeList | None:
         headers = {NAME: self.own}
-        if self.key and named:
-            headers["authorization"] = f"Bearer {self.key}"
+        if self._key and named:
+            headers["authorization"] = f"Bearer {self._key}"
         connection.request("GET", PATH, headers=headers)
         reply = connection.getresponse()
         body = reply.read(_BODY_BYTES)

@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from zerolayer.cluster.consul import Consul
 from zerolayer.cluster.directory import Source
+from zerolayer.cluster.dns_records import DnsAddresses, DnsServices
+from zerolayer.cluster.endpoint_slices import EndpointSlices
 from zerolayer.cluster.static_list import StaticList
 from zerolayer.errors import StartupError
 
@@ -18,6 +21,10 @@ Build = Callable[[SplitResult], Source]
 FORMS: Final[Mapping[str, tuple[str, Build]]] = {
     "http": ("http://host:port", StaticList.of),
     "https": ("https://host:port", StaticList.of),
+    "dns": ("dns://name:port", DnsAddresses.of),
+    "dns+srv": ("dns+srv://_service._tcp.name", DnsServices.of),
+    "k8s": ("k8s://namespace/service", EndpointSlices.of),
+    "consul": ("consul://agent:port/service", Consul.of),
 }
 
 

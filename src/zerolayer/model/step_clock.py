@@ -52,6 +52,10 @@ class _Cancel(msgspec.Struct, frozen=True):
     slot: int
 
 
+class _Probe(msgspec.Struct, frozen=True):
+    pass
+
+
 class _Stop(msgspec.Struct, frozen=True):
     pass
 
@@ -79,7 +83,7 @@ class StepClock:
         info = engine.describe()
         self._chunk_tokens = info.chunk_tokens
         self._service_slot = info.slots  # one more than requests have: the engine's own
-        self._mailbox: SimpleQueue[_Admit | _Cancel | _Stop] = SimpleQueue()
+        self._mailbox: SimpleQueue[_Admit | _Cancel | _Probe | _Stop] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="zerolayer-step", daemon=True)
         self._programs: dict[int, str] = {}  # of open slots
         self._prefilling: deque[int] = deque()
@@ -133,6 +137,10 @@ class StepClock:
         """
         self._mailbox.put(_Cancel(slot))
 
+    def probe(self) -> None:
+        """Run the next heartbeat at the next step border."""
+        self._mailbox.put(_Probe())
+
     def _run(self) -> None:
         if self._recorder is None:
             self._turns()
@@ -182,7 +190,7 @@ class StepClock:
         try:
             self._engine.open(self._service_slot, generation)
         except EngineFailed:
-            heartbeat.end(self._clock_ns(), failed=True)
+            heartbeat.missed(self._clock_ns())
             return
         self._programs[self._service_slot] = program
         self._prefilling.append(self._service_slot)
@@ -201,7 +209,7 @@ class StepClock:
         if self._draft is not None and not self._programs:
             self._open(_Admit(self._service_slot, self._draft))
 
-    def _handle(self, letter: _Admit | _Cancel | _Stop) -> None:
+    def _handle(self, letter: _Admit | _Cancel | _Probe | _Stop) -> None:
         if isinstance(letter, _Admit):
             if letter.slot == self._service_slot:
                 self._draft = letter.generation
@@ -213,6 +221,9 @@ class StepClock:
             elif letter.slot in self._programs:
                 self._drop(letter.slot)
                 self._cancelled.append(letter.slot)
+        elif isinstance(letter, _Probe):
+            if self._heartbeat is not None:
+                self._heartbeat.hasten()
         else:
             self._stopping = True
 
@@ -337,8 +348,8 @@ class StepClock:
 
     def _fail(self, failure: EngineFailed, started: int) -> None:
         _log.error("a step failed; its %d streams end with an error", len(self._programs))
-        if self._heartbeat is not None and self._heartbeat.beating:
-            self._heartbeat.abandon(self._clock_ns())
+        if self._heartbeat is not None:
+            self._heartbeat.missed(self._clock_ns())
         released = [slot for slot in self._programs if slot != self._service_slot]
         if self._draft is not None:
             self._draft = None

@@ -63,6 +63,14 @@ class KeyState(msgspec.Struct, frozen=True):
     limited: int = 0
 
 
+class NodeState(msgspec.Struct, frozen=True):
+    """The device of this node, and how many nodes it knows in each state."""
+
+    derate: float = 1.0
+    quarantined: bool = False
+    nodes: Mapping[str, int] = {}
+
+
 class Gauges(msgspec.Struct, frozen=True):
     """What the rooms above report at a scrape."""
 
@@ -83,6 +91,7 @@ class Gauges(msgspec.Struct, frozen=True):
     ledger_records: int | None = None
     answers: AnswerState | None = None
     keys: KeyState = KeyState()
+    node: NodeState = NodeState()
 
 
 class Metrics:
@@ -221,6 +230,7 @@ class Metrics:
             1,
         )
         yield from self._own_lines(gauges)
+        yield from self._node_lines(gauges.node)
         yield from process_lines(labels)
 
     def _own_lines(self, gauges: Gauges) -> Iterator[str]:
@@ -279,6 +289,12 @@ class Metrics:
             yield from single(f"zerolayer:{name}", "counter", about, labels, spent * _NS)
         if gauges.glue_share is not None:
             yield from single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
+
+    def _node_lines(self, node: NodeState) -> Iterator[str]:
+        labels = self._labels
+        yield from single("zerolayer:derate_ratio", "gauge", "Share of the device's full speed.", labels, node.derate)
+        yield from single("zerolayer:quarantined", "gauge", "Device takes no work.", labels, int(node.quarantined))
+        yield from family("zerolayer:nodes", "gauge", "Known nodes.", labels, "state", sorted(node.nodes.items()))
 
     def _compute_lines(self, gauges: Gauges) -> Iterator[str]:
         labels, spent = self._labels, sorted(gauges.compute_ns.items())

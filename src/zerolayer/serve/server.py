@@ -29,6 +29,7 @@ from zerolayer.front.supervision import Supervisor
 from zerolayer.guard.answers import AnswerCache
 from zerolayer.guard.deadline.admission import build_admission
 from zerolayer.model.cost import CostTable
+from zerolayer.model.derating import Derating
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs
 from zerolayer.model.recorder import Recorder
@@ -37,7 +38,7 @@ from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, ProgramState
+from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, NodeState, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.guarding import build_guard
@@ -82,7 +83,9 @@ class Server:
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
         self.pace = Pace(self.guard, self.dispatcher, self.held)
-        self.nodes = NodeBook(contract, loaded.name, self.guard, self.info.slots)
+        self.nodes = NodeBook(
+            contract, loaded.name, self.guard, self.info.slots, Derating.of_process(os.environ), self._helper
+        )
         site = self._build_site(limits, self.metrics, self.glue, contract)
         self.keeping = _build_keeping(contract)
         rooms = Rooms(
@@ -178,7 +181,7 @@ class Server:
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
         self.guard.close(self.nodes.leaving())
-        self.nodes.sweep()
+        self.nodes.sweep(self._clock_ns())
         self.grpc_health.end()
         self.entrances.drain()
         if not await self._quiet(grace_s):
@@ -260,6 +263,7 @@ class Server:
                 answers=_answers(self.keeping),
                 ledger_records=None if ledger is None else ledger.records,
                 keys=self._key_state(),
+                node=NodeState(self.nodes.derate, self._supervisor.quarantined, self.nodes.counts()),
             )
         )
 
@@ -282,7 +286,7 @@ class Server:
             self.keyring.look()
         self.book.sweep(now)
         self.live.sweep(now)
-        self.nodes.sweep()
+        self.nodes.sweep(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:

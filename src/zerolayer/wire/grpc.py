@@ -110,7 +110,9 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
         (b"grpc-status", b"%d" % error.grpc_code),
         (b"grpc-message", percent_encoded(error.message)),
     )
-    if isinstance(error, (RetryLater, Unavailable)):
+    if isinstance(error, Unavailable):
+        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
+    if isinstance(error, RetryLater):
         ticket = () if error.ticket is None else ((b"zl-ticket", error.ticket.encode("ascii")),)
         return (*trailers, *ticket, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
     if isinstance(error, (BeyondHorizon, BudgetSpent)):

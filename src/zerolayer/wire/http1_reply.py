@@ -59,15 +59,21 @@ def server_timing(stages_us: Mapping[str, int]) -> bytes:
 
 
 def retry_headers(error: RetryLater | Unavailable) -> tuple[tuple[bytes, bytes], ...]:
-    """When to come back: whole milliseconds for the SDKs, whole seconds, rounded up, for proxies; and the ticket."""
+    """When to come back: whole milliseconds for the SDKs, whole seconds, rounded up, for proxies; and where."""
     ms = error.retry_after_ms
-    ticket = () if error.ticket is None else ((b"x-zl-ticket", error.ticket.encode("ascii")),)
     return (
-        *ticket,
+        *_where(error),
         (b"retry-after-ms", b"%d" % ms),
         (b"retry-after", b"%d" % -(-ms // 1000)),
         (b"x-should-retry", b"true"),
     )
+
+
+def _where(error: RetryLater | Unavailable) -> tuple[tuple[bytes, bytes], ...]:
+    """The slot that is kept for the next attempt, or who else would take it."""
+    if isinstance(error, Unavailable):
+        return ((b"x-zl-peers", ",".join(error.peers).encode("ascii")),) if error.peers else ()
+    return () if error.ticket is None else ((b"x-zl-ticket", error.ticket.encode("ascii")),)
 
 
 def _header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
