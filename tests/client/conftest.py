@@ -105,7 +105,7 @@ class Http:
 
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
-    """Starts servers of four slots whose steps sleep for 10 ms."""
-    nursery = Nursery("mock:step_us=10000", 4)
+    """Starts servers of four slots whose steps sleep for 4 ms."""
+    nursery = Nursery("mock:step_us=4000", 4)
     yield nursery
     nursery.close()

@@ -30,8 +30,8 @@ class Nursery:
         )
         self._lock = threading.Lock()
 
-    def start(self, port: int, admin: int) -> int:
-        return self._ask({"port": port, "admin": admin})
+    def start(self, port: int, admin: int, **flags: str) -> int:
+        return self._ask({"port": port, "admin": admin, "flags": flags})
 
     def wait(self, pid: int) -> int:
         return self._ask({"wait": pid})
@@ -41,7 +41,7 @@ class Nursery:
         self._process.wait(20)
         self._process.stdout.close()
 
-    def _ask(self, request: dict[str, int]) -> int:
+    def _ask(self, request: dict[str, object]) -> int:
         with self._lock:
             print(json.dumps(request), file=self._process.stdin, flush=True)
             return int(self._process.stdout.readline())
@@ -50,14 +50,15 @@ class Nursery:
 class Server:
     """A server on a port, which it keeps when it is started again."""
 
-    def __init__(self, nursery: Nursery) -> None:
+    def __init__(self, nursery: Nursery, **flags: str) -> None:
+        self._flags = flags
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._nursery = nursery
         self.start()
 
     def start(self) -> None:
-        self.pid = self._nursery.start(self.port, free_port())
+        self.pid = self._nursery.start(self.port, free_port(), **self._flags)
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
@@ -101,7 +102,7 @@ def main() -> None:
             for descriptor in (0, 1, 2):
                 os.dup2(null, descriptor)
             listen = {"port": str(request["port"]), "admin": f"127.0.0.1:{request['admin']}"}
-            os._exit(serve(load(None, {}, flags | listen), load=lambda *_: loaded))
+            os._exit(serve(load(None, {}, flags | listen | request["flags"]), load=lambda *_: loaded))
         print(pid, flush=True)
 
 

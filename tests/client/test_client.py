@@ -141,6 +141,17 @@ def test_a_connection_that_breaks_in_a_stream_is_not_an_answer(scripted, http) -
         next(stream)
 
 
+def test_bytes_that_are_damaged_on_their_way_cut_the_answer_and_its_node_is_left_out(scripted, http) -> None:
+    text = b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n'
+    damaged = http.chunked(text, b"data: {\x00\x01", b"\n\n", end=False)
+    client = Client(scripted(damaged).url)
+    stream = client.chat(HI, model="m")
+    assert next(stream) == "Hel"
+    with pytest.raises(CutStream, match="damaged"):
+        next(stream)
+    assert (client.statistics.cut, client._client._service.nodes[client.nodes[0]].failures) == (1, 1)
+
+
 def test_an_error_inside_a_stream_is_raised(scripted, http) -> None:
     reply = http.chunked(
         b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n',

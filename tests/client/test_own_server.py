@@ -14,6 +14,7 @@ from client.http2_server import soon
 from client.nursery import Nursery, Server
 from zerolayer import AsyncClient, Client
 from zerolayer.client.errors import Refused
+from zerolayer.client.freshness import Stamps
 from zerolayer.client.json_form import CHATS, COMPLETIONS
 from zerolayer.client.schema_form import GENERATE, GRPC_GENERATE
 
@@ -106,7 +107,7 @@ client = Client({url!r})
 client.models()
 print(client.chat({HI!r}, max_tokens=2, seed=1).answer().outcome.completion_tokens)
 """
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("2\n", "")
 
 
@@ -130,6 +131,24 @@ def test_what_the_server_refuses_is_told_in_its_words(url, protocol) -> None:
         with pytest.raises(Refused, match="max_tokens") as caught:
             client.chat(HI, max_tokens=1_000_000).answer()
     assert caught.value.status_code == 400
+
+
+@pytest.mark.parametrize("protocol", PATHS)
+def test_an_input_that_is_too_old_is_refused(url, protocol) -> None:
+    with Client(url, protocol=protocol) as client:
+        client.models()
+        with pytest.raises(Refused, match="old") as caught:
+            client.chat(HI, fresh=Stamps(event_time_ms=1_000_000, max_age_ms=50)).answer()
+    assert caught.value.status_code == {"grpc": 422}.get(protocol, 409)
+
+
+@pytest.mark.parametrize("protocol", PATHS)
+def test_a_deadline_that_cannot_be_kept_is_refused_by_the_server_which_was_told(url, protocol) -> None:
+    with Client(url, protocol=protocol) as client:
+        client.models()
+        with pytest.raises(Refused, match="takes at least") as caught:
+            client.chat(HI, max_tokens=400, deadline_ms=1000).answer()
+    assert caught.value.status_code == 422
 
 
 @pytest.mark.parametrize("protocol", PATHS)
@@ -170,3 +189,18 @@ def test_a_draft_warms_the_prompt_of_the_question_that_follows(url) -> None:
             .text
         )
     assert paths == [CHATS, GENERATE]
+
+
+def test_one_address_is_enough_to_find_the_other_nodes_and_to_ask_them(url, nursery) -> None:
+    other = Server(nursery, peers=url)  # it announces itself to the first one
+    other.ready()
+    try:
+        with Client(url) as client:
+            deadline = time.monotonic() + 60
+            answered: set[str] = set()
+            while answered != {url, other.url} and time.monotonic() < deadline:
+                answer = client.chat([{"role": "user", "content": str(time.monotonic())}], max_tokens=1).answer()
+                answered.add(answer.node)
+            assert set(client.nodes) == answered == {url, other.url}
+    finally:
+        other.kill()

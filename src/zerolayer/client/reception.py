@@ -38,6 +38,11 @@ class Reception:
         return self._reader.outcome if self._ended_ns else None
 
     @property
+    def began(self) -> bool:
+        """Whether any text has come."""
+        return self._first_ns > 0
+
+    @property
     def attempts(self) -> Attempts:
         """The nodes asked, and why."""
         return self._going.call.attempts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
 from queue import SimpleQueue
 from types import TracebackType
@@ -28,7 +29,8 @@ class TextStream(Iterator[str]):
     def __init__(self, portal: Portal, stream: AsyncTextStream) -> None:
         self._portal = portal
         self._stream = stream
-        self._pieces: SimpleQueue[str | _End] = SimpleQueue()
+        self._reads: SimpleQueue[list[str] | _End] = SimpleQueue()
+        self._pieces: deque[str] = deque()
         self._over = False
         self._complete = False
         portal.call(self._start)
@@ -49,14 +51,16 @@ class TextStream(Iterator[str]):
     def __next__(self) -> str:
         if self._over:
             raise StopIteration
-        piece = self._pieces.get()
-        if isinstance(piece, str):
-            return piece
-        self._over = True
-        if piece is not None:
-            raise piece
-        self._complete = True
-        raise StopIteration
+        while not self._pieces:
+            read = self._reads.get()
+            if not isinstance(read, list):
+                self._over = True
+                if read is not None:
+                    raise read
+                self._complete = True
+                raise StopIteration
+            self._pieces.extend(read)
+        return self._pieces.popleft()
 
     def __enter__(self) -> Self:
         return self
@@ -83,9 +87,9 @@ class TextStream(Iterator[str]):
         """Everything that comes is passed on at once: an answer is as long as ``max_tokens`` at most."""
         end: _End = None
         try:
-            async for piece in self._stream:
-                self._pieces.put(piece)
+            while pieces := await self._stream.read():
+                self._reads.put(pieces)
         except ClientError as error:
             end = error
         finally:
-            self._pieces.put(end)
+            self._reads.put(end)
