@@ -230,7 +230,7 @@ class Server:
         )
 
     def _load_hint(self) -> bytes:
-        return b"free=%d;next_ms=%d;derate=1.00;epoch=0" % (self.slots.free, self.slots.next_free_ms())
+        return b"free=%d;next_ms=%d;derate=1.00;epoch=0" % (self.slots.open, self.slots.next_open_ms())
 
     def _render_metrics(self) -> bytes:
         info, now, ledger = self.info, self._clock_ns(), self.records.ledger
