@@ -162,7 +162,7 @@ class Admission:
         start_ns = self.calendar.tell(wish.least, _terms(wish.limits, now, urgent=False))
         if start_ns is None:
             return BeyondHorizon("the slots cannot start this request in time; give it more time, or send it later")
-        return self._busy(max(start_ns, now + self.calendar.next_free_ms(count) * _NS_PER_MS), now)
+        return self._busy(max(start_ns, now + self.calendar.next_open_ms(count) * _NS_PER_MS), now)
 
     def resume(self, booking: Booking) -> Grant | None:
         """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
