@@ -32,7 +32,7 @@ from zerolayer.guard.spent import Spent
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import Stage, StageClock
-from zerolayer.wire.http1_head import Head, first_values
+from zerolayer.wire.http1_head import NO_HEAD, Head, first_values
 
 GOAL_US = 6.0
 FIRST_GOAL_US, CACHED_GOAL_US = 200.0, 1.5
@@ -129,7 +129,7 @@ def record_us(folder: Path) -> float:
         receipt = Receipt(b"chat.completions")
         receipt.began(work, 64, 60_000)
         receipt.finished("stop")
-        books.file(receipt, identity, "0123456789ab00000001", 200, stages, True)
+        books.file(receipt, identity, "0123456789ab00000001", 200, stages, True, NO_HEAD)
 
     took = best_us(one)
     ledger.close()

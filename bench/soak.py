@@ -101,7 +101,8 @@ async def soak(model: Any, folder: Path, requests: int, progress: Callable[[int,
 async def look(server: Server) -> dict[str, float]:
     """What a server holds once nothing runs. What is held for budgets is summed over all accounts."""
     deadline = time.monotonic() + 10
-    while (server.slots.free < server.info.slots or server.connections) and time.monotonic() < deadline:  # noqa: ASYNC110
+    slots = server.slots
+    while (slots.free < server.info.slots or slots.bookings or server.connections) and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     gc.collect()
     accounts = server.guard.budgets.accounts()
@@ -114,6 +115,7 @@ async def look(server: Server) -> dict[str, float]:
         "free slots": server.slots.free,
         "running": server.dispatcher.running,
         "held clients": len(server.held),
+        "bookings": len(server.slots.bookings),
         "connections": len(server.connections),
         "held requests": sum(account.held_requests for account in accounts),
         "held tokens": sum(account.held_tokens for account in accounts),

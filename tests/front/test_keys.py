@@ -110,6 +110,28 @@ def test_a_model_that_the_key_may_not_use_is_forbidden(serve, keys):
     assert caught.value.param == "model"
 
 
+@pytest.mark.parametrize("header", ["x: y", "anthropic-version: 2023-06-01"])
+def test_a_key_is_told_only_of_models_that_it_may_use(serve, keys, header):
+    issued = [keys.key(models=models) for models in ((), ("alias",), ("other",))]
+    service = serve(key_set=str(keys.folder / KEY_SET), aliases=("alias",))
+
+    def told(key: str) -> list[str]:
+        names = [card["id"] for card in service.ask(get("/v1/models", bearer(key), header)).json["data"]]
+        for name in ("echo", "alias"):
+            status = service.ask(get(f"/v1/models/{name}", bearer(key), header)).status
+            assert status == (200 if name in names else 404)
+        return names
+
+    assert [told(key) for key in issued] == [["echo", "alias"], ["alias"], []]
+
+
+def test_where_any_name_will_do_a_key_is_told_its_own(serve, keys):
+    key = keys.key(models=("gpt-4o-mini",))
+    service = serve(key_set=str(keys.folder / KEY_SET), aliases=("*",))
+    listed = service.ask(get("/v1/models", bearer(key)))
+    assert [card["id"] for card in listed.json["data"]] == ["gpt-4o-mini"]
+
+
 def test_an_error_has_anthropics_shape_for_anthropics_clients(service):
     reply = service.ask(post("/v1/messages", {}, "anthropic-version: 2023-06-01", "x-api-key: sk-wrong"))
     assert reply.status == 401
@@ -207,15 +229,17 @@ def test_a_revoked_key_is_refused_on_an_open_grpc_channel(service, keys):
 def test_a_head_that_comes_again_is_asked_for_its_key_again(service, keys):
     key = keys.key()
     with service.connect() as client:
-        statuses = []
-        for turn in range(4):
+
+        def status() -> int:
             client.sendall(get("/v1/models", bearer(key)))
-            statuses.append(read_reply(client).status)
-            if turn == 2:
-                identity = service.server.keyring.authenticator.known(key.encode())
-                keys.void(identity.key_id)
-                expect_soon(lambda: service.server.keyring.authenticator.known(key.encode()) is None)
-    assert statuses == [200, 200, 200, 401]
+            return read_reply(client).status
+
+        assert [status() for _ in range(3)] == [200, 200, 200]
+        authenticator = service.server.keyring.authenticator
+        key_id = authenticator.known(key.encode()).key_id
+        keys.void(key_id)
+        expect_soon(lambda: key_id in authenticator._revoked)
+        assert status() == 401
 
 
 def test_a_preflight_that_comes_again_is_answered_again(serve, keys):

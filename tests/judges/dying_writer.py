@@ -31,6 +31,7 @@ from zerolayer.guard.ledger.segment import Chain
 from zerolayer.guard.spent import Spent
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.stages import StageClock
+from zerolayer.wire.http1_head import NO_HEAD
 
 REQUESTS = 12
 KEY = Identity("bank", b"k" * 16, quota=Quota(requests_per_minute=1000, compute_us_per_day=10**9))
@@ -72,7 +73,7 @@ def serve(folder: Path, told: int, die_at: int) -> int:
         receipt.began(answer, 3, 1000)
         receipt.finished("stop")
         hold.settle(answer.spent())
-        books.file(receipt, KEY, f"request-{number}", 200, StageClock(0), streamed=True)
+        books.file(receipt, KEY, f"request-{number}", 200, StageClock(0), streamed=True, head=NO_HEAD)
         os.write(told, b"x")
     sys.settrace(None)
     return lines

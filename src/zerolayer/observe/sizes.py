@@ -33,7 +33,7 @@ class Sizes:
         self._allowed = Histogram(_TOKENS)
         self._answers = Histogram(_ANSWERS)
         self._step = Histogram(_STEP_TOKENS)
-        self._token_time = Histogram(_TOKEN_S, _NS_PER_S)
+        self.token_time = Histogram(_TOKEN_S, _NS_PER_S)
         self._queue = Histogram(_REQUEST_S, _NS_PER_S)
         self._decode = Histogram(_REQUEST_S, _NS_PER_S)
         self._inference = Histogram(_REQUEST_S, _NS_PER_S)
@@ -61,7 +61,7 @@ class Sizes:
         self._decode.add(decode_ns)
         self._inference.add([*map(add, prefill_ns, decode_ns)])
         pairs = zip(decode_ns, generated, strict=True)
-        self._token_time.add([decode / (tokens - 1) for decode, tokens in pairs if tokens > 1])
+        self.token_time.add([decode / (tokens - 1) for decode, tokens in pairs if tokens > 1])
 
     def fold(self) -> None:
         """As ``Histogram.fold``, for what is counted where it happens."""
@@ -77,7 +77,7 @@ class Sizes:
             ("request_max_num_generation_tokens", "The same; here no answer outgrows another.", self._allowed),
             ("request_params_n", "Answers to a prompt.", self._answers),
             ("iteration_tokens_total", "Tokens that a step read and chose.", self._step),
-            ("request_time_per_output_token_seconds", "Steps after the first token, by token.", self._token_time),
+            ("request_time_per_output_token_seconds", "Steps after the first token, by token.", self.token_time),
             ("request_queue_time_seconds", "Waiting for a step border; there is no queue.", self._queue),
             ("request_decode_time_seconds", "Steps after the first token.", self._decode),
             ("request_inference_time_seconds", "Steps that held a row of the request.", self._inference),
