@@ -218,6 +218,11 @@ def test_a_default_number_of_tokens_is_cut_to_what_the_deadline_allows():
     assert _reserve(guard, _chat(max_tokens=None, deadline_ms=30)).max_tokens < 30
 
 
+def test_a_number_of_tokens_that_only_bounds_is_cut_to_what_the_deadline_allows():
+    guard, _ = _guard()
+    assert _reserve(guard, _chat(max_tokens=50, fills_slot=True, deadline_ms=30)).max_tokens < 30
+
+
 def test_a_chosen_number_of_tokens_that_can_never_be_in_time_is_422():
     guard, words = _guard()
     with pytest.raises(Infeasible):

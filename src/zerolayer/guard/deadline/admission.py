@@ -15,8 +15,9 @@ import msgspec
 from zerolayer.contract import Contract
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.attendance import Attendance
-from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
+from zerolayer.guard.deadline.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.several import claim_all
 from zerolayer.guard.deadline.tickets import EARLY_NS, Asker, Tickets
@@ -68,6 +69,7 @@ class Admission:
         promises: Promises | None = None,
     ) -> None:
         self.calendar = calendar
+        self.drafts = DraftSlot(calendar.slots, clock_ns)
         self.attendance = Attendance()
         self.heard_ns: int | None = None  # whoever came before that has been asked for; None: whoever has come
         self.tickets = Tickets(calendar.grace_ns)
@@ -88,7 +90,10 @@ class Admission:
         """
         prices = self._cost.prices()
         gap_ns = int(prices.stall_ns * _ROOM)
-        first_ns = int((prices.stall_ns + prices.reserve_ns) * _ROOM)
+        chunk_ns = (JOIN_STEPS + 1) * prices.step_ns + prices.chunk_ns[
+            -1
+        ]  # of a prompt of one chunk, before others join
+        first_ns = int((max(prices.stall_ns, chunk_ns) + prices.reserve_ns) * _ROOM)
         if gap_ns <= contract.per_token_ns and first_ns <= contract.first_token_ns:
             return contract
         return Limits(max(first_ns, contract.first_token_ns), max(gap_ns, contract.per_token_ns), contract.end_ns)
@@ -114,11 +119,15 @@ class Admission:
             self._promises.booking("late")
         slot = self._claim(wish, terms)
         if slot >= 0:
-            self._in_a_row = 0
+            self.began_unbooked()
             if booking is not None:
                 self.void(booking)
             return Grant(slot, terms.due_ns)
         raise self._refusal(wish, asker, terms, now) if booking is None else self._busy(booking.start_ns, now, booking)
+
+    def began_unbooked(self) -> None:
+        """Somebody who just came has started."""
+        self._in_a_row = 0
 
     def ask_several(self, wish: Wish, count: int) -> list[int]:
         """``count`` slots from now on, for the same work each; all or none, and nothing is booked.
@@ -186,6 +195,12 @@ class Admission:
         self.calendar.void(booking)
         self.tickets.remove(booking)
 
+    def give_back(self, ticket: str, credential: Hashable) -> None:
+        """Its client will not come; nothing where ``credential`` holds no such booking, or has come already."""
+        booking = self.tickets.of_ticket(ticket, credential)
+        if booking is not None:
+            self.void(booking)
+
     def sweep(self, now_ns: int) -> None:
         """Void what nobody came for."""
         for booking in self.calendar.overdue(self._heard_ns(now_ns)):
@@ -246,8 +261,10 @@ class Admission:
             self._in_a_row = 0 if gap else self._in_a_row + 1
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
+        told_ns = None
         behind = 0 if asker.retry else self._told_ns  # who has waited already is not sent to the end
-        told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, behind)))
+        if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold
+            told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, behind)))
         if told_ns is None:
             raise BeyondHorizon(
                 "all slots are busy, and none can start this request in time; give it more time, or send it later"

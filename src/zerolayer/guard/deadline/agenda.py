@@ -43,7 +43,7 @@ class Agenda:
     def before(self, end_ns: int) -> list[Booking]:
         """Bookings that start before ``end_ns``."""
         booked = self.booked
-        return booked[: bisect_left(booked, end_ns, key=_START)] if booked else booked
+        return booked[: bisect_left(booked, end_ns, key=_START)] if booked else []
 
     def charge(self, end_ns: int, weight_ns: int) -> list[Booking]:
         """Somebody who was not booked adds that to all that start before ``end_ns``; returns them."""

@@ -234,9 +234,9 @@ class Calendar:
             self._free.append(slot)
             self._moved(slot)
 
-    def on_step(self, prefill_slot: int, ended_ns: int) -> None:
-        """A step is done; it carried a chunk of ``prefill_slot``, or -1."""
-        if self._occupants.on_step(prefill_slot, ended_ns):
+    def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> None:
+        """A step is done, or several at once; the last one carried a chunk of ``prefill_slot``, or -1."""
+        if self._occupants.on_step(prefill_slot, ended_ns, steps):
             self._read(prefill_slot)
         self._bounds.passed()
 

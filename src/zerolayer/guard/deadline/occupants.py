@@ -69,9 +69,12 @@ class Occupants:
             self.pending_steps -= skipped
             self.pending_ns -= skipped * full_ns
 
-    def on_step(self, prefill_slot: int, ended_ns: int) -> bool:
-        """A step is done; it carried a chunk of ``prefill_slot``, or -1. Returns whether that was the last one."""
-        self.steps += 1
+    def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> bool:
+        """So many steps are done; the last one carried a chunk of ``prefill_slot``, or -1.
+
+        Returns whether that was the last chunk.
+        """
+        self.steps += steps
         self.border_ns = ended_ns
         if prefill_slot >= 0 and self._chunks[prefill_slot][0]:
             chunks, chunk_ns, full_ns = self._chunks[prefill_slot]
