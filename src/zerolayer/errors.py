@@ -42,6 +42,14 @@ class ContextTooLong(InvalidRequest):
     code = "context_length_exceeded"
 
 
+class VocabularyChanged(InvalidRequest):
+    """The client's token ids are of another vocabulary than the model's."""
+
+    status = 412
+    grpc_code = 10
+    code = "vocabulary_changed"
+
+
 class Unauthenticated(ZerolayerError):
     """No valid key."""
 
@@ -225,6 +233,12 @@ class BeyondHorizon(ZerolayerError):
     grpc_code = 8
     kind = "rate_limit_error"
     code = "beyond_horizon"
+
+
+class DraftRefused(BeyondHorizon):
+    """A request that only fills the prompt cache finds its one place taken. It is never booked."""
+
+    code = "draft_refused"
 
 
 class Unavailable(ZerolayerError):

@@ -158,7 +158,7 @@ def test_a_revoked_key_is_refused_within_a_second_on_an_open_http2_connection(se
             return peer.reply(stream_id)[0]
 
         assert status() == 200
-        identity = next(iter(service.server.keyring.authenticator._known.values()))
+        identity, _ = next(iter(service.server.keyring.authenticator._known.values()))
         keys.void(identity.key_id)
         expect_soon(lambda: status() == 401)
 

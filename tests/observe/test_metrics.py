@@ -44,6 +44,22 @@ def test_every_line_is_a_sample_or_a_comment_whatever_the_model_is_called(name):
     assert all(SAMPLE.fullmatch(line) for line in page.rstrip("\n").split("\n"))
 
 
+@pytest.mark.parametrize("requests", [3, 2500])
+def test_what_is_added_up_later_is_what_each_request_was(requests):
+    metrics, stages = Metrics("m"), StageClock(0)
+    stages.mark(Stage.PREFILL, 20_000_000)
+    for _ in range(requests):
+        metrics.finished("stop", stages, (7, 4, 1))
+        metrics.finished("abort", stages)
+    page = metrics.render(Gauges()).decode()
+    assert f'vllm:request_success_total{{model_name="m",finished_reason="abort"}} {requests}\n' in page
+    assert f'vllm:e2e_request_latency_seconds_count{{model_name="m"}} {2 * requests}\n' in page
+    assert f'vllm:request_prefill_time_seconds_bucket{{model_name="m",le="0.025"}} {2 * requests}\n' in page
+    assert f'vllm:request_prompt_tokens_sum{{model_name="m"}} {7.0 * requests}\n' in page
+    assert f'vllm:prefix_cache_hits_total{{model_name="m"}} {4 * requests}\n' in page
+    assert metrics.totals(0, 0).stage_ns[Stage.PREFILL] == 2 * requests * 20_000_000
+
+
 @given(st.lists(st.floats(0, 10), max_size=50))
 def test_buckets_are_cumulative_and_end_with_the_count(values):
     histogram = Histogram((0.5, 1.0, 5.0))

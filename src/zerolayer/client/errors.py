@@ -15,6 +15,14 @@ class InvalidAddress(ClientError):
     """The base URL names no HTTP server."""
 
 
+class NotSupported(ClientError):
+    """The client as it is installed cannot do what was asked; the message names what to install."""
+
+
+class StaleInput(ClientError):
+    """An input is older than its policy allows, and no newer one came. Nothing was sent."""
+
+
 class NotReachable(ClientError):
     """Nothing answers at the address. ``sent``: the request was sent, so it may have been worked on."""
 

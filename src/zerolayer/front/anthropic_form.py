@@ -10,7 +10,7 @@ from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import JSON, Exchange
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript, Transcripts
-from zerolayer.guard.prompt import Prompt
+from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.wire.anthropic_reply import TextBlock, ToolUseBlock, message_body
 from zerolayer.wire.anthropic_stream import MessageWriter
 from zerolayer.wire.http1_reply import server_timing

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+import msgspec
+
 from zerolayer.errors import RetryLater, Unavailable, ZerolayerError
 from zerolayer.guard.identity import Identity
 from zerolayer.guard.ledger.audit import Audit, Level
@@ -51,32 +53,27 @@ class Watch(Protocol):
         """What is to be kept of them."""
 
 
-class Receipt:
+class Receipt(msgspec.Struct, eq=False):
     """Mutable, one a request. ``works`` are its answers, ``sharing`` those whose prompt another one counts."""
 
-    __slots__ = (
-        "answer_cached", "code", "deadline_ms", "first_token_ns", "max_tokens", "outcome", "route", "sharing",
-        "watches", "works",
-    )  # fmt: skip
-
-    def __init__(self, route: bytes) -> None:
-        self.route = route
-        self.code = ""
-        self.outcome = Outcome.ABORTED  # unless something else is said before the end
-        self.works: list[Work] = []
-        self.sharing: list[Work] = []
-        self.watches: list[Watch] = []
-        self.max_tokens = 0
-        self.deadline_ms = 0
-        self.first_token_ns = 0
-        self.answer_cached = False
+    route: bytes
+    code: str = ""
+    outcome: Outcome = Outcome.ABORTED  # unless something else is said before the end
+    works: list[Work] = []
+    sharing: list[Work] = []
+    watches: list[Watch] = []
+    max_tokens: int = 0
+    deadline_ms: int = 0
+    first_token_ns: int = 0
+    answer_cached: bool = False
 
     def began(self, work: Work, max_tokens: int, deadline_ms: int, *, counts: bool = True) -> None:
         """An answer has its slot. ``counts``: its prompt is not the one of an answer before it."""
         self.works.append(work)
         if not counts:
             self.sharing.append(work)
-        self.max_tokens = max(self.max_tokens, max_tokens)
+        if max_tokens > self.max_tokens:
+            self.max_tokens = max_tokens
         self.deadline_ms = deadline_ms
 
     def finished(self, reason: str) -> None:
@@ -140,7 +137,7 @@ class Books:
             entry = Entry(
                 tenant, identity.key_id, self._model, request_id.encode(), receipt.route, receipt.code.encode(),
                 receipt.outcome, status, flags, prompt, cached, output, receipt.max_tokens, core_ns, first_us,
-                receipt.deadline_ms, tuple([nanoseconds // _US for nanoseconds in stages.spent_ns()]),
+                receipt.deadline_ms, stages.floors_us(),
             )  # fmt: skip
         else:
             entry = Entry(

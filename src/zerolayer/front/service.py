@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from zerolayer.errors import ModelNotFound, Unavailable, ZerolayerError
 from zerolayer.front.anthropic import Messages, page_of
+from zerolayer.front.bookings import BOOKINGS, Bookings
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.description import Description
 from zerolayer.front.dialect import ANTHROPIC
@@ -78,10 +79,10 @@ class Models:
     ) -> None:
         self._max_tokens = max_tokens
         self._vocabulary = vocabulary
-        self._etag = b'"%b"' % hashlib.sha256(vocabulary).hexdigest().encode("ascii")
+        self.etag = b'"%b"' % hashlib.sha256(vocabulary).hexdigest().encode("ascii")
         self._names = guard.names
         self._created = created
-        self._tokens = guard.shape.slot_tokens
+        self._tokens = guard.reader.shape.slot_tokens
         self._served_by = dict(served_by)
 
     def tell(self, name: str, value: str | int) -> None:
@@ -117,9 +118,9 @@ class Models:
 
     def _reply_vocabulary(self, exchange: Exchange) -> None:
         """The file, or 304 for who has it already (RFC 9110 section 13.1.2)."""
-        headers = ((b"etag", self._etag), (b"cache-control", b"no-cache"))
+        headers = ((b"etag", self.etag), (b"cache-control", b"no-cache"))
         held = exchange.head.get(b"if-none-match") or b""
-        if held.strip() == b"*" or self._etag in [tag.strip().removeprefix(b"W/") for tag in held.split(b",")]:
+        if held.strip() == b"*" or self.etag in [tag.strip().removeprefix(b"W/") for tag in held.split(b",")]:
             exchange.reply(304, headers, b"")
         else:
             exchange.reply(200, ((b"content-type", b"application/octet-stream"), *headers), self._vocabulary)
@@ -137,6 +138,7 @@ def service_table(
     models: Models,
     health: Health,
     description: Description,
+    bookings: Bookings,
     nodes: Nodes,
 ) -> dict[str, Mapping[str, Action]]:
     """What the service itself answers."""
@@ -157,6 +159,7 @@ def service_table(
         _RESPONSES: {"POST": responses.create},
         _RESPONSES + "/input_tokens": {"POST": responses.count},
         _RESPONSES + "/": {"GET": responses.kept, "DELETE": responses.kept, "POST": responses.kept},
+        BOOKINGS: {"DELETE": bookings.give_back},
         _MODELS: {"GET": models.listed},
         _MODELS + "/": {"GET": models.one},
         NODES: {"GET": nodes.listed},

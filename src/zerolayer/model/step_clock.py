@@ -91,6 +91,7 @@ class StepClock:
         self._decoding: list[int] = []
         self._cancelled: list[int] = []
         self._shared: list[tuple[int, int]] = []
+        self._draft: Generation | None = None  # what only fills the prompt cache, and waits or is being read
         self._stopping = False
         self._steps = 0
         self._step_began_ns = 0
@@ -152,10 +153,11 @@ class StepClock:
 
     def _turns(self) -> None:
         while True:
-            self._empty_mailbox(block=not self._programs and not self._cancelled)
+            self._empty_mailbox(block=not self._programs and not self._cancelled and self._draft is None)
             if self._stopping:
                 return
             self._beat()
+            self._open_draft()
             if self._programs:
                 self._step()
                 self._step_began_ns = 0
@@ -182,6 +184,8 @@ class StepClock:
         heartbeat = self._heartbeat
         if heartbeat is None or heartbeat.beating or self._clock_ns() < heartbeat.due_ns:
             return
+        if self._reads_draft:
+            self._drop(self._service_slot)  # it is read anew after the beat
         program, generation = heartbeat.begin()
         try:
             self._engine.open(self._service_slot, generation)
@@ -191,11 +195,30 @@ class StepClock:
         self._programs[self._service_slot] = program
         self._prefilling.append(self._service_slot)
 
+    @property
+    def _beats(self) -> bool:
+        return self._heartbeat is not None and self._heartbeat.beating
+
+    @property
+    def _reads_draft(self) -> bool:
+        """Whether the service slot holds the draft."""
+        return self._service_slot in self._programs and not self._beats
+
+    def _open_draft(self) -> None:
+        """Begin to read the draft when the engine has nothing else to do. Others may come while it is open."""
+        if self._draft is not None and not self._programs:
+            self._open(_Admit(self._service_slot, self._draft))
+
     def _handle(self, letter: _Admit | _Cancel | _Probe | _Stop) -> None:
         if isinstance(letter, _Admit):
-            self._open(letter)
+            if letter.slot == self._service_slot:
+                self._draft = letter.generation
+            else:
+                self._open(letter)
         elif isinstance(letter, _Cancel):
-            if letter.slot in self._programs:
+            if letter.slot == self._service_slot:
+                self._cancel_draft()
+            elif letter.slot in self._programs:
                 self._drop(letter.slot)
                 self._cancelled.append(letter.slot)
         elif isinstance(letter, _Probe):
@@ -204,17 +227,27 @@ class StepClock:
         else:
             self._stopping = True
 
+    def _cancel_draft(self) -> None:
+        if self._draft is not None:
+            if self._reads_draft:
+                self._drop(self._service_slot)
+            self._draft = None
+            self._cancelled.append(self._service_slot)
+
     def _open(self, letter: _Admit) -> None:
         try:
             self._engine.open(letter.slot, letter.generation)
         except EngineFailed as failure:  # one request's fault, if any: the others go on
             now = self._clock_ns()
+            if letter.slot == self._service_slot:
+                self._draft = None
             self._deliver(StepReport(now, now, "none", released=[letter.slot], failure=failure))
             return
         generation = letter.generation
         program = self._registry.of(generation.sampling)
         self._programs[letter.slot] = program if generation.grammar is None else FULL
-        self._prefilling.append(letter.slot)
+        if letter.slot != self._service_slot:  # a draft is read when nothing else is
+            self._prefilling.append(letter.slot)
         if letter.generation.prompt_logprobs is not None:
             self._scored.add(letter.slot)
         shared = len(letter.generation.prompt) - self._engine.prefill_left(letter.slot)
@@ -233,12 +266,15 @@ class StepClock:
             return
         ended = self._clock_ns()
         self._steps += 1
-        if plan.prefill_slot >= 0 and self._engine.prefill_left(plan.prefill_slot) == 0:
+        reads = plan.prefill_slot if plan.prefill_slot in self._prefilling else -1
+        if reads >= 0 and self._engine.prefill_left(reads) == 0:
             self._prefilling.popleft()
-            self._decoding.append(plan.prefill_slot)
+            self._decoding.append(reads)
         released = [token.slot for token in tokens if token.finish is not None]
         for slot in released:
             self._drop(slot)
+        if self._service_slot in released and not self._beats:
+            self._draft = None
         released += self._take_cancelled()
         self._account(plan, program, started, ended)
         shared, self._shared = self._shared, []
@@ -287,6 +323,11 @@ class StepClock:
 
     def _plan(self) -> StepPlan:
         if not self._prefilling:
+            if self._reads_draft and not self._decoding:
+                # In quarter chunks: whoever walks in meanwhile waits for one of them.
+                chunk = chunk_of(self._chunk_tokens, scored=True)
+                left = self._engine.prefill_left(self._service_slot)
+                return StepPlan((), self._service_slot, min(chunk, left))
             return StepPlan(tuple(self._decoding))
         slot = self._prefilling[0]
         chunk = chunk_of(self._chunk_tokens, scored=slot in self._scored)
@@ -298,7 +339,7 @@ class StepClock:
         self._scored.discard(slot)
         if slot in self._decoding:
             self._decoding.remove(slot)
-        else:
+        elif slot in self._prefilling:
             self._prefilling.remove(slot)
 
     def _take_cancelled(self) -> list[int]:
@@ -310,6 +351,9 @@ class StepClock:
         if self._heartbeat is not None:
             self._heartbeat.missed(self._clock_ns())
         released = [slot for slot in self._programs if slot != self._service_slot]
+        if self._draft is not None:
+            self._draft = None
+            released.append(self._service_slot)
         for slot in list(self._programs):
             self._drop(slot)
         released += self._take_cancelled()

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from zerolayer.observe.exposition import Histogram, head, single
-from zerolayer.observe.stages import Stage, StageClock
+from zerolayer.observe.stages import Stage
 
 _NS: Final = 1e-9
 _TOKENS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
@@ -48,19 +51,25 @@ class Sizes:
         """A step read and chose so many tokens together."""
         self._step.observe(tokens)
 
-    def finished(self, prompt: int, cached: int, generated: int, stages: StageClock) -> None:
-        """One answer is complete. ``cached`` of the prompt's tokens were kept from an earlier request."""
-        spent = stages.spent_ns()
-        decode = spent[Stage.DECODE] * _NS
-        self._prompt.observe(prompt)
-        self._generated.observe(generated)
-        self._prompt_tokens += prompt
-        self._cached_tokens += cached
-        self._queue.observe(spent[Stage.WAIT] * _NS)
-        self._decode.observe(decode)
-        self._inference.observe(spent[Stage.PREFILL] * _NS + decode)
-        if generated > 1:
-            self._token_time.observe(decode / (generated - 1))
+    def finished(self, tokens: npt.NDArray[np.int64], spent_ns: npt.NDArray[np.int64]) -> None:
+        """Answers are complete, a row each: tokens of the prompt, of it cached, of the answer; time by stage."""
+        prompt, cached, generated = tokens.T
+        spent = spent_ns * _NS
+        decode = spent[:, Stage.DECODE]
+        self._prompt.add(prompt)
+        self._generated.add(generated)
+        self._prompt_tokens += int(prompt.sum())
+        self._cached_tokens += int(cached.sum())
+        self._queue.add(spent[:, Stage.WAIT])
+        self._decode.add(decode)
+        self._inference.add(spent[:, Stage.PREFILL] + decode)
+        several = generated > 1
+        self._token_time.add(decode[several] / (generated[several] - 1))
+
+    def fold(self) -> None:
+        """As ``Histogram.fold``, for what is counted where it happens."""
+        for histogram in (self._answers, self._allowed, self._step):
+            histogram.fold()
 
     def lines(self, labels: str) -> Iterator[str]:
         """The samples with HELP and TYPE."""

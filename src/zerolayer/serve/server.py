@@ -128,9 +128,9 @@ class Server:
             loaded.engine, self._deliver, self._clock_ns, None, self.programs, self.heartbeat, self.recorder
         )
         self.guard = build_guard(contract, loaded, self.admission, self.cost, self.book.budgets)
-        self.meter = ComputeMeter(self.info.threads, self.info.slots, self._clock_ns())
+        self.meter = ComputeMeter(self.info.threads, self.info.slots + 1, self._clock_ns())  # the draft's, too
         charges = Charges(self.meter, self.cost.chunk_share)
-        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue, charges)
+        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue, charges, self.admission.drafts)
         watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
         self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, self.recorder)
 

@@ -12,6 +12,7 @@ from zerolayer.contract import Contract
 from zerolayer.front.anthropic import Messages
 from zerolayer.front.anthropic_form import MessageAnswers
 from zerolayer.front.bodies import body_limits, request_decoder
+from zerolayer.front.bookings import Bookings
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.description import Description
 from zerolayer.front.dispatch import Dispatcher
@@ -103,7 +104,16 @@ class Tables:
         description = Description(openapi_document(rooms.site.version, self._limits, _nameable(rooms.guard)))
         nodes = Nodes(rooms.nodes.body, rooms.nodes.announced, keyed=self._doorkeeper is not None)
         return service_table(
-            self._generator(), messages, responses, inference, counter, self.models, health, description, nodes
+            self._generator(),
+            messages,
+            responses,
+            inference,
+            counter,
+            self.models,
+            health,
+            description,
+            Bookings(rooms.guard.admission),
+            nodes,
         )
 
     def _methods(self, counter: TokenCounter) -> dict[str, Method]:
@@ -126,7 +136,7 @@ class Tables:
     def _inference(self, framing: Framing, counter: TokenCounter) -> Inference:
         rooms = self._rooms
         schema = self._generator(SchemaAnswers(framing, rooms.loaded.vocabulary))
-        return Inference(schema, framing, request_decoder(rooms.contract), counter, rooms.guard)
+        return Inference(schema, framing, request_decoder(rooms.contract), counter, rooms.guard, self.models.etag)
 
     def _generator(self, answer: Answer | None = None) -> Generator:
         rooms = self._rooms

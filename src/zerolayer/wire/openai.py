@@ -43,12 +43,12 @@ def decode_chat(body: bytes, limits: BodyLimits) -> Request:
     _refuse_unsupported_chat(fields)
     offered = openai_tools.tools(fields.tools, limits)
     options = stream_options(fields)
-    return Request(
+    request = Request(
         route=Route.CHAT,
         model=_model(fields),
         messages=_messages(fields.messages, limits),
         sampling=sampling(fields, limits, _chat_logprobs(fields, limits)),
-        max_tokens=max_tokens(fields, limits),
+        max_tokens=max_tokens(fields, limits, least=0),
         stop=stop(fields.stop, limits),
         stream=fields.stream is True,
         include_usage=options.include_usage is True,
@@ -62,6 +62,12 @@ def decode_chat(body: bytes, limits: BodyLimits) -> Request:
         parallel_tool_calls=fields.parallel_tool_calls is not False,
         output=openai_tools.output(fields.response_format, limits),
     )
+    if request.max_tokens == 0 and not request.fills_cache:
+        raise InvalidRequest(
+            "'max_tokens' 0 asks for no answer, only that the prompt be read; leave out 'n' and 'response_format'.",
+            param="max_tokens",
+        )
+    return request
 
 
 def decode_completion(body: bytes, limits: BodyLimits) -> Request:

@@ -17,6 +17,7 @@ from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.attendance import Attendance
 from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.several import claim_all
 from zerolayer.guard.deadline.tickets import EARLY_NS, Asker, Tickets
@@ -67,6 +68,7 @@ class Admission:
         promises: Promises | None = None,
     ) -> None:
         self.calendar = calendar
+        self.drafts = DraftSlot(calendar.slots, clock_ns)
         self.attendance = Attendance()
         self.tickets = Tickets(calendar.grace_ns)
         self._promises = promises or Promises()
@@ -184,6 +186,12 @@ class Admission:
         """Its client has gone, or was served without it."""
         self.calendar.void(booking)
         self.tickets.remove(booking)
+
+    def give_back(self, ticket: str, credential: Hashable) -> None:
+        """Its client will not come; nothing where ``credential`` holds no such booking, or has come already."""
+        booking = self.tickets.of_ticket(ticket, credential)
+        if booking is not None:
+            self.void(booking)
 
     def sweep(self, now_ns: int) -> None:
         """Void what nobody came for."""
