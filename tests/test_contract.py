@@ -111,6 +111,7 @@ TEXTS = {
     "unix": ("/run/zl.sock", "/run/zl.sock"),
     "key-set": ("keys/keyset.json", "keys/keyset.json"),
     "ledger": ("/var/lib/ledger", "/var/lib/ledger"),
+    "traces": ("http://127.0.0.1:4318", "http://127.0.0.1:4318"),
     "log-format": ("json", "json"),
     "access-log": ("yes", True),
 }

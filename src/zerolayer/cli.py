@@ -32,6 +32,7 @@ _FLAGS = (
     ("key-set", "FILE", "keyset.json of `zerolayer keys new`; with it every request needs a key"),
     ("node-key", "FILE", "a key of `zerolayer keys issue --node`, that lets this node in with others"),
     ("ledger", "FOLDER", "where a record of every request goes; off = nowhere"),
+    ("traces", "URL", "OTLP collector that gets a span of each request, as in http://127.0.0.1:4318"),
     ("log-format", "FORMAT", "text or json, on stderr"),
     ("certificate", "FILE", "PEM certificate chain; with it the port speaks TLS 1.3 only"),
     ("key", "FILE", "PEM private key of the certificate"),
@@ -50,12 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         return int(options.run(options))
-    except (ContractError, UsageError) as error:
-        print(f"zerolayer: {error.message}", file=sys.stderr)
-        return 2
     except ZerolayerError as error:
-        print(f"zerolayer: {error.message}", file=sys.stderr)
-        return 1
+        print(f"zerolayer: {error.message}\nzerolayer: more in {error.help}", file=sys.stderr)
+        return 2 if isinstance(error, (ContractError, UsageError)) else 1
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130
@@ -95,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     from zerolayer.cluster.k8s_command import add_k8s
 
     add_k8s(commands)
+    from zerolayer.cluster.ray_command import add_ray
+
+    add_ray(commands)
     from zerolayer.guard.auth.arguments import add_keys
 
     add_keys(commands)

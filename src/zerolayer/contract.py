@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, inspect
 from zerolayer.contract_cluster import Cluster
 from zerolayer.contract_engine import Engine
 from zerolayer.contract_listen import WILDCARDS, Listen, is_loopback
-from zerolayer.contract_records import Cache, Ledger, Log
+from zerolayer.contract_records import Cache, Ledger, Log, Traces
 from zerolayer.contract_source import (
     DEFAULT,
     NO_FILE,
@@ -154,6 +154,7 @@ class Contract(Struct, frozen=True):
     tenants: Tenants = Tenants()
     tenant: tuple[Tenant, ...] = ()
     ledger: Ledger = Ledger()
+    traces: Traces = Traces()
     cache: Cache = Cache()
     log: Log = Log()
     listen: Listen = Listen()

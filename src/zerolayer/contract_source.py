@@ -43,6 +43,7 @@ FLAGS: Mapping[str, str] = {
     "cors": "listen.cors",
     "insecure": "listen.insecure",
     "ledger": "ledger.path",
+    "traces": "traces.endpoint",
     "log-format": "log.format",
     "access-log": "log.access",
     "key-set": "tenants.key_set",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+from contextlib import ExitStack
 
 import pytest
 import trustme
@@ -11,9 +13,10 @@ import trustme
 from client.http2_server import Host, serving, soon
 from zerolayer import AsyncClient
 from zerolayer.client.address import Address, Patience
-from zerolayer.client.connections import CONNECTIONS, SPREAD, Connections
+from zerolayer.client.connections import CONNECTIONS, SPREAD, Connections, Life
 from zerolayer.client.errors import BadReply, DeadlinePassed, NotReachable
 from zerolayer.client.exchange import read_all
+from zerolayer.wire.http2_frames import settings
 
 HI = [{"role": "user", "content": "Hi"}]
 EVENTS = b'data: {"choices":[{"delta":{"content":"Hello"}}]}\n\ndata: [DONE]\n\n'
@@ -192,5 +195,55 @@ def test_what_answers_in_another_form_than_grpc_is_no_answer() -> None:
         async with serving(Host(EVENTS)) as url, AsyncClient(url, protocol="grpc") as client:
             with pytest.raises(BadReply, match="schema"):
                 await client.chat(HI, model="m").answer()
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_gives_no_sign_of_life_is_given_up_and_what_waits_on_it_is_told() -> None:
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(settings({}))
+        await reader.read(-1)
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(mute, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        connections = Connections(None, True, Life(dead_after_s=0.1))
+        with pytest.raises(NotReachable) as caught:
+            await ask(connections, url)
+        assert caught.value.sent
+        connections.close()
+        server.close()
+
+    asyncio.run(run())
+
+
+def test_a_server_that_thinks_for_long_and_answers_pings_is_waited_for() -> None:
+    async def run() -> None:
+        host = Host(EVENTS, together=2)
+        async with serving(host) as url:
+            connections = Connections(None, True, Life(dead_after_s=0.1))
+            first = asyncio.create_task(ask(connections, url))
+            await asyncio.sleep(0.5)
+            assert await ask(connections, url) == await first == EVENTS
+            assert len(host.connections) == 1
+            connections.close()
+
+    asyncio.run(run())
+
+
+def test_an_address_that_takes_no_connections_is_left_soon() -> None:
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as stack:
+            host, port = full.getsockname()
+            for _ in range(3):  # nobody accepts them, so there is no room for one more
+                filler = stack.enter_context(socket.socket())
+                filler.setblocking(False)
+                filler.connect_ex((host, port))
+            connections = Connections(None, True, Life(connect_within_s=0.2))
+            with pytest.raises(NotReachable) as caught:
+                await ask(connections, f"http://{host}:{port}")
+            assert not caught.value.sent
+            connections.close()
 
     asyncio.run(run())

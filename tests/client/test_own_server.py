@@ -107,7 +107,7 @@ client = Client({url!r})
 client.models()
 print(client.chat({HI!r}, max_tokens=2, seed=1).answer().outcome.completion_tokens)
 """
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("2\n", "")
 
 

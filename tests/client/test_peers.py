@@ -50,8 +50,8 @@ def test_what_is_no_json_is_a_bad_reply() -> None:
     raise AssertionError("it was read")
 
 
-def service(*urls: str) -> Service:
-    return Service(urls, "", Limits(), RetryPolicy(), Clocks(lambda: 0, lambda: 0))
+def service(*urls: str, **given: bool) -> Service:
+    return Service(urls, "", Limits(), RetryPolicy(), Clocks(lambda: 0, lambda: 0), **given)
 
 
 def test_a_list_is_due_once_for_each_number_and_never_for_a_node_that_is_alone() -> None:
@@ -61,6 +61,11 @@ def test_a_list_is_due_once_for_each_number_and_never_for_a_node_that_is_alone()
     assert not known.peers_are_due(Load(1, 0, 1.0, 7))
     assert known.peers_are_due(Load(1, 0, 1.0, 8))
     assert not known.peers_are_due(None)
+
+
+def test_whoever_does_not_follow_the_list_is_never_told_that_it_changed() -> None:
+    known = service("http://a:1", follow_nodes=False)
+    assert not known.peers_are_due(Load(1, 0, 1.0, 7))
 
 
 def test_a_client_of_tls_never_goes_to_a_node_without() -> None:

@@ -106,6 +106,6 @@ def test_a_script_that_closes_nothing_ends_quietly(scripted, http) -> None:
     server = scripted(http.hello)
     code = f"from zerolayer import Client; print(Client({server.url!r}).chat({HI!r}, model='m').answer().text)"
     environment = os.environ | {"PYTHONIOENCODING": "utf-8"}
-    command = [sys.executable, "-X", "dev", "-c", code]
+    command = [sys.executable, "-W", "always", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment, check=True)
     assert (done.stdout, done.stderr) == ("Hello é\n", "")

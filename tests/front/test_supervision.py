@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 
 import pytest
@@ -10,6 +11,7 @@ from echo_service import Service, chat, expect_soon, get, read_reply
 from zerolayer.errors import EngineFailed
 from zerolayer.model import quarantine
 from zerolayer.model.watchdog import Watchdog
+from zerolayer.serve.service_manager import ServiceManager
 
 MS = 1_000_000
 SLOTS = 2
@@ -71,6 +73,38 @@ def test_a_server_that_drains_stays_closed_when_a_stalled_step_ends(stalled):
     service.step(1000)
     expect_soon(lambda: service.free_slots() == SLOTS)
     assert service.ask(get("/readyz")).status == 503
+
+
+def falls_silent(manager: socket.socket) -> bool:
+    """Nothing comes for many times as long as between two signs of life, once what was said before is read."""
+    manager.settimeout(0.3)
+    try:
+        for _ in range(20):
+            manager.recv(100)
+    except TimeoutError:
+        return True
+    return False
+
+
+def test_a_service_manager_hears_nothing_while_a_step_does_not_end_and_again_when_it_has(serve, tmp_path):
+    """systemd restarts a service of Type=notify that gives no sign of life for its WatchdogSec."""
+    service = watchful(serve)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(5)
+        environ = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "30000"}
+        told = ServiceManager(environ, lambda: service.server.alive)
+        service.on_loop(told.ready)
+        assert [manager.recv(100) for _ in range(2)] == [b"READY=1", b"WATCHDOG=1"]
+        service.hold_steps()
+        with service.connect() as client:
+            client.sendall(chat("held"))
+            expect_soon(lambda: not service.server.alive)
+            assert falls_silent(manager)
+            service.step(1000)
+            manager.settimeout(5)
+            assert manager.recv(100) == b"WATCHDOG=1"
+        service.on_loop(told.close)
 
 
 # The device

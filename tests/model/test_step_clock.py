@@ -72,6 +72,24 @@ class BrokenEngine(MockEngine):
         return super().step(plan)
 
 
+class ObservingEngine(MockEngine):
+    """Notes how many reports had left when each step began, and when each slot was closed."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(slots=SLOTS, slot_tokens=64, chunk_tokens=CHUNK, step_us=0, vocabulary=100)
+        self._recorder = recorder
+        self.reports_before: list[int] = []
+        self.reports_before_closing: list[int] = []
+
+    def close(self, slot: int) -> None:
+        self.reports_before_closing.append(len(self._recorder.reports))
+        super().close(slot)
+
+    def step(self, plan: StepPlan) -> list[SampledToken]:
+        self.reports_before.append(len(self._recorder.reports))
+        return super().step(plan)
+
+
 class RefusingEngine(MockEngine):
     """Does not open a prompt that begins with 13."""
 
@@ -112,6 +130,28 @@ def test_a_generation_has_all_its_tokens_and_the_last_one_says_why_it_ended(
     recorder.until(lambda: 0 in recorder.released())
     tokens = recorder.tokens(0)
     assert [token.finish for token in tokens] == [None] * 4 + [FinishReason.LENGTH]
+
+
+def test_the_report_of_a_step_leaves_before_the_next_one_begins(recorder: Recorder) -> None:
+    observing = ObservingEngine(recorder)
+    clock = StepClock(observing, recorder, CountingClock())
+    clock.start()
+    clock.admit(0, generation([1, 2, 3], 5))
+    recorder.until(lambda: 0 in recorder.released())
+    clock.stop()
+    assert observing.reports_before == [0, 1, 2, 3, 4]
+
+
+def test_a_slot_is_closed_after_its_last_token_has_left_and_before_it_is_used_again(recorder: Recorder) -> None:
+    observing = ObservingEngine(recorder)
+    clock = StepClock(observing, recorder, CountingClock())
+    clock.start()
+    clock.admit(0, generation([1, 2, 3], 2))
+    recorder.until(lambda: recorder.released() == [0])
+    clock.admit(0, generation([1, 2, 3], 2))
+    recorder.until(lambda: recorder.released() == [0, 0])
+    clock.stop()
+    assert observing.reports_before_closing == [2, 4]
 
 
 def test_a_slot_is_released_in_the_report_that_carries_its_last_token(clock: StepClock, recorder: Recorder) -> None:

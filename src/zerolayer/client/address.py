@@ -97,6 +97,10 @@ class Patience:
     end_ns: int | None
     clock_ns: Callable[[], int]
 
+    def at_most(self, wait_s: float) -> Patience:
+        """The same with single waits of ``wait_s`` seconds at most."""
+        return Patience(min(wait_s, self.wait_s), self.end_ns, self.clock_ns)
+
     def left_s(self) -> float:
         """The longest that the next wait may be. Raises ``DeadlinePassed``."""
         if self.end_ns is None:

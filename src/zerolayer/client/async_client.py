@@ -12,7 +12,7 @@ from typing import Final, Self, Unpack
 
 from zerolayer.client.asking import NO_NODE, Asker, Opened
 from zerolayer.client.async_stream import AsyncTextStream
-from zerolayer.client.connections import Connections
+from zerolayer.client.connections import Connections, Life
 from zerolayer.client.drafts import Drafter
 from zerolayer.client.errors import BadReply, BrokenReply, ClientError, NotReachable, NotSupported, Refused
 from zerolayer.client.exchange import read_all
@@ -51,9 +51,11 @@ class AsyncClient:
             options.get("retry_budget_ms", 60_000),
             options.get("hedge_after_ms"),
         )
+        life = Life(options.get("connect_within_s", 3.0), options.get("dead_after_s", 4.0))
         policy, clocks = options.get("retry") or RetryPolicy(), options.get("clocks") or Clocks()
-        self._service = Service(base_url, options.get("api_key", ""), limits, policy, clocks)
-        self._connections = Connections(options.get("tls"), http2=True if self._protocol == "grpc" else None)
+        key, follow = options.get("api_key", ""), options.get("follow_nodes", True)
+        self._service = Service(base_url, key, limits, policy, clocks, follow_nodes=follow)
+        self._connections = Connections(options.get("tls"), True if self._protocol == "grpc" else None, life)
         self._asker = Asker(self._service, self._connections, options.get("on_wait"))
         self._default_model: str | None = None
         self._vocabularies: dict[str, Held] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from zerolayer.client import http1_connection
@@ -21,13 +22,23 @@ CONNECTIONS: Final = 8  # to one server
 SPREAD: Final = 32  # exchanges on a connection before another one is opened
 
 
+@dataclass(frozen=True)
+class Life:
+    """Seconds in which a connection must come about, and after which one that gives no sign of life is given up."""
+
+    connect_within_s: float = 3.0
+    dead_after_s: float | None = 4.0
+
+
 class Connections:
     """``tls`` replaces the system's trusted authorities. ``http2``: whether to speak it; None: where that is known.
 
-    All methods run on one event loop; those of a loop that has ended are forgotten.
+    ``life`` says how long a connection may take to come about, and when one is dead. All methods run on one event loop;
+    connections of a loop that has ended are forgotten.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None, http2: bool | None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, http2: bool | None, life: Life | None = None) -> None:
+        self._life = life or Life()
         self._tls = tls
         self._http2 = http2 if http2 is not None or speaks_http2() else False
         self._known: set[Address] = set()
@@ -49,7 +60,8 @@ class Connections:
         secure = address.scheme == "https"
         if self._http2 is False or not (secure or self._http2 or address in self._known):
             request = address.request(method, path, headers, body)
-            return await http1_connection.send(address, request, patience, self._context() if secure else None)
+            tls = self._context() if secure else None
+            return await http1_connection.send(address, request, patience, tls, self._life.connect_within_s)
         pool = self._pool(address)
         connection = await pool.connection(patience)
         if isinstance(connection, Http2Connection):
@@ -72,7 +84,9 @@ class Connections:
             self._pools.clear()
         pool = self._pools.get(address)
         if pool is None:
-            pool = self._pools[address] = _Pool(address, self._context() if address.scheme == "https" else None)
+            pool = self._pools[address] = _Pool(
+                address, self._context() if address.scheme == "https" else None, self._life
+            )
         return pool
 
     def _context(self) -> ssl.SSLContext:
@@ -89,7 +103,8 @@ Plain = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class _Pool:
     """The connections to one server."""
 
-    def __init__(self, address: Address, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, address: Address, tls: ssl.SSLContext | None, life: Life) -> None:
+        self._life = life
         self._address = address
         self._tls = tls
         self._connections: list[Http2Connection] = []
@@ -127,14 +142,16 @@ class _Pool:
 
     async def _open(self, patience: Patience) -> Http2Connection | Plain:
         address = self._address
-        http2 = Http2Connection(self._room.set)
+        http2 = Http2Connection(self._room.set, self._life.dead_after_s)
         reader = asyncio.StreamReader()
         chooser = _Chooser(http2, asyncio.StreamReaderProtocol(reader))
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(patience.left_s()):
+            async with asyncio.timeout(patience.at_most(self._life.connect_within_s).left_s()):
                 transport, _ = await loop.create_connection(lambda: chooser, address.host, address.port, ssl=self._tls)
         except OSError as error:
+            if isinstance(error, TimeoutError):
+                patience.left_s()  # says so where it was the deadline
             raise address.unreachable(error) from None
         if chooser.chosen is http2:
             self._connections.append(http2)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from zerolayer.errors import ZerolayerError
+import re
+from typing import Final
+
+from zerolayer.errors import HELP, ZerolayerError
+
+_CODE: Final = re.compile(r"[a-z_]{1,40}")
 
 
 class ClientError(ZerolayerError):
@@ -13,6 +18,8 @@ class ClientError(ZerolayerError):
 
 class InvalidAddress(ClientError):
     """The base URL names no HTTP server."""
+
+    code = "invalid_address"
 
 
 class NotSupported(ClientError):
@@ -26,6 +33,8 @@ class StaleInput(ClientError):
 class NotReachable(ClientError):
     """Nothing answers at the address. ``sent``: the request was sent, so it may have been worked on."""
 
+    code = "not_reachable"
+
     def __init__(self, message: str, *, sent: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
@@ -34,17 +43,25 @@ class NotReachable(ClientError):
 class DeadlinePassed(ClientError):
     """The call's deadline passed before its answer was complete. The connection is closed, which frees the slot."""
 
+    code = "deadline_passed"
+
 
 class BadReply(ClientError):
     """The other side answered in a form that is not the protocol's."""
+
+    code = "bad_reply"
 
 
 class BrokenReply(BadReply):
     """The connection ended before the reply did."""
 
+    code = "broken_reply"
+
 
 class CutStream(ClientError):
     """The stream ended before its end mark: the text so far is not the whole answer."""
+
+    code = "cut_stream"
 
 
 class Refused(ClientError):
@@ -61,3 +78,9 @@ class Refused(ClientError):
         self.status_code = status_code
         self.error_code = error_code
         self.retry_after_ms = retry_after_ms
+
+    @property
+    def help(self) -> str:
+        """The row of the server's code; of another server's code only what can be one of ours is repeated."""
+        told = self.error_code or ""
+        return HELP + (told if _CODE.fullmatch(told) else self.code)

@@ -47,15 +47,19 @@ class Http1Exchange:
         self._writer.close()
 
 
-async def send(address: Address, request: bytes, patience: Patience, tls: ssl.SSLContext | None) -> Http1Exchange:
+async def send(
+    address: Address, request: bytes, patience: Patience, tls: ssl.SSLContext | None, connect_within_s: float
+) -> Http1Exchange:
     """Send one request on a connection of its own; return when the reply's head is there.
 
     Raises ``NotReachable``, ``BadReply``, ``DeadlinePassed``. Cancelled, it closes the connection.
     """
     try:
-        async with asyncio.timeout(patience.left_s()):
+        async with asyncio.timeout(patience.at_most(connect_within_s).left_s()):
             reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
     except OSError as error:
+        if isinstance(error, TimeoutError):
+            patience.left_s()  # says so where it was the deadline
         raise address.unreachable(error) from None
     return await exchange(address, request, patience, reader, writer)
 

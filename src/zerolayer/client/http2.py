@@ -152,6 +152,10 @@ class Http2Client:
             self._out += window_update(stream_id, stream.read)
             stream.read = 0
 
+    def ping(self) -> None:
+        """Ask the server for a sign of life."""
+        self._out += frame(Kind.PING, 0, 0, b"zerolayr")
+
     def cancel(self, stream_id: int) -> None:
         """Nobody waits for this reply any more. Of a reply that ended nothing is sent."""
         if self._streams.pop(stream_id, None) is not None:

@@ -19,9 +19,17 @@ def speaks_http2() -> bool:
 
 
 class Http2Connection(asyncio.Protocol):
-    """``on_room`` is called when an exchange has ended, or the connection."""
+    """``on_room`` is called when an exchange has ended, or the connection.
 
-    def __init__(self, on_room: Callable[[], None]) -> None:
+    Where nothing was heard for half of ``dead_after_s`` seconds though somebody waits, the server is asked for a sign
+    of life (PING); without one in the other half the connection is given up. None: never.
+    """
+
+    def __init__(self, on_room: Callable[[], None], dead_after_s: float | None) -> None:
+        self._half_s = None if dead_after_s is None else dead_after_s / 2
+        self._look_again: asyncio.TimerHandle | None = None
+        self._heard_before = 0
+        self._asked = False  # for a sign of life
         self._http2 = Http2Client(importlib.import_module("hpack").Decoder())
         self._on_room = on_room
         self._inboxes: dict[int, _Inbox] = {}
@@ -97,6 +105,7 @@ class Http2Connection(asyncio.Protocol):
         if isinstance(transport, asyncio.Transport):
             self._transport = transport
             self.flush()
+            self._look()
 
     def data_received(self, data: bytes) -> None:
         self._heard += 1
@@ -114,9 +123,25 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - that it is gone says all
         self._transport = None
+        if self._look_again is not None:
+            self._look_again.cancel()
         for event in self._http2.lost():
             self._dispatch(event)
         self._on_room()
+
+    def _look(self) -> None:
+        """Twice in ``dead_after_s``: whether the server lives."""
+        if self._transport is None or self._half_s is None:
+            return
+        silent = self._http2.streams > 0 and self._heard == self._heard_before
+        if silent and self._asked:
+            self._transport.abort()
+            return
+        if silent:
+            self._http2.ping()
+            self.flush()
+        self._asked, self._heard_before = silent, self._heard
+        self._look_again = asyncio.get_running_loop().call_later(self._half_s, self._look)
 
     def _dispatch(self, event: Event) -> None:
         inbox = self._inboxes.get(event.stream_id)

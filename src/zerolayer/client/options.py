@@ -24,6 +24,12 @@ class ClientOptions(TypedDict, total=False):
     """Bounds each single wait for bytes; 600."""
     answer_within_s: float | None
     """Bounds the wait for a reply to begin; None: the same."""
+    connect_within_s: float
+    """Bounds the coming about of a connection; 3."""
+    dead_after_s: float | None
+    """A connection of HTTP/2 that is silent for so long, and answers no PING, is given up; 4. None: never."""
+    follow_nodes: bool
+    """Whether to go to the nodes that the service lists; True. False: to the addresses given, and no others."""
     retry_budget_ms: int
     """From a call to its last retry; 60,000."""
     hedge_after_ms: float | None

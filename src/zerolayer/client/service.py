@@ -57,11 +57,19 @@ class Going:
 class Service:
     """The state that all calls of one client share. One event loop writes it.
 
-    ``urls`` is one address or several; all are shown ``key``, unless it is empty. Raises ``InvalidAddress``.
+    ``urls`` is one address or several; all are shown ``key``, unless it is empty. ``follow_nodes``: whether others are
+    taken over from the nodes' own list. Raises ``InvalidAddress``.
     """
 
     def __init__(
-        self, urls: str | Sequence[str], key: str, limits: Limits, policy: RetryPolicy, clocks: Clocks
+        self,
+        urls: str | Sequence[str],
+        key: str,
+        limits: Limits,
+        policy: RetryPolicy,
+        clocks: Clocks,
+        *,
+        follow_nodes: bool = True,
     ) -> None:
         self._key = key
         addresses = [Address.parse(url, key) for url in ([urls] if isinstance(urls, str) else urls)]
@@ -72,6 +80,7 @@ class Service:
         self.tally = Tally()
         self.clocks = clocks
         self.limits = limits
+        self._follow_nodes = follow_nodes
         self.speaks_schema: bool | None = None  # None: nobody has answered yet
         self._secure = all(address.scheme == "https" for address in addresses)
         self._epoch = 0
@@ -114,7 +123,7 @@ class Service:
 
     def peers_are_due(self, load: Load | None) -> bool:
         """Whether the list of peers has changed since it was fetched: then it is, once for each number."""
-        if load is None or load.epoch in (0, self._epoch):
+        if not self._follow_nodes or load is None or load.epoch in (0, self._epoch):
             return False
         self._epoch = load.epoch
         return True

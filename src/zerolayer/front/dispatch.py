@@ -122,29 +122,19 @@ class Dispatcher:
     def on_step(self, report: StepReport) -> None:
         """Hand the step's tokens to their requests, then give released slots back."""
         running = self._running
-        started, ended = report.started_ns, report.ended_ns
-        if report.failure is None and ended > started:
-            self._glue.step(started, ended)
+        if report.failure is None and report.ended_ns > report.started_ns:
+            self._glue.step(report.started_ns, report.ended_ns)
             self._metrics.step(report.program, len(report.tokens))
-            if self._charges is not None:
-                self._charge(self._charges, report)
             self._metrics.sizes.step(len(report.tokens) + report.prefill_tokens)
             if report.decode:  # whoever decodes got its last token from the step before
-                self._metrics.gap(ended - self._ended_ns, len(report.decode))
-            self._ended_ns = ended
+                self._metrics.gap(report.ended_ns - self._ended_ns, len(report.decode))
+            self._ended_ns = report.ended_ns
         for slot, tokens in report.shared:
             request = running[slot]
             if request is not None:
                 request.cached_tokens = tokens
-        for slot in report.decode:
-            request = running[slot]
-            if request is not None:
-                request.stages.step(started, ended)
-        if report.prefill_slot >= 0:
-            request = running[report.prefill_slot]
-            if request is not None:
-                request.stages.step(started, ended)
-                request.prefilled += report.prefill_tokens
+        self._account(report)
+        ended = report.ended_ns
         due = self._slots.due_ns
         draft = self._drafts.number
         dues = {slot: due(slot) for slot in report.released if slot != draft} if report.released else {}
@@ -174,21 +164,30 @@ class Dispatcher:
                 running[slot] = None
                 request.fail(report.failure or EngineFailed("the engine dropped this request; send it again"))
 
-    def _charge(self, charges: Charges, report: StepReport) -> None:
-        """Before the replies, so that each tells all that it cost."""
-        share = charges.chunk_share(len(report.decode), report.prefill_tokens)
-        charge = charges.meter.step(report.started_ns, report.ended_ns, report.decode, report.prefill_slot, share)
+    def _account(self, report: StepReport) -> None:
+        """The step's time and its price to the requests it held, before the replies, so that each tells all of it."""
+        running, charges = self._running, self._charges
+        started, ended = report.started_ns, report.ended_ns
+        row_ns = chunk_ns = 0
+        if charges is not None and report.failure is None and ended > started:
+            share = charges.chunk_share(len(report.decode), report.prefill_tokens)
+            charge = charges.meter.step(started, ended, report.decode, report.prefill_slot, share)
+            row_ns, chunk_ns = charge.row_ns, charge.chunk_ns
         for slot in report.decode:
-            self._charge_one(charges, slot, charge.row_ns)
+            request = running[slot]
+            if request is not None:
+                request.stages.step(started, ended)
+                request.compute_ns += row_ns
+            elif charges is not None:
+                charges.meter.unrecorded(slot, row_ns)
         if report.prefill_slot >= 0:
-            self._charge_one(charges, report.prefill_slot, charge.chunk_ns)
-
-    def _charge_one(self, charges: Charges, slot: int, core_ns: int) -> None:
-        request = self._running[slot]
-        if request is None:
-            charges.meter.unrecorded(slot, core_ns)
-        else:
-            request.compute_ns += core_ns
+            request = running[report.prefill_slot]
+            if request is not None:
+                request.stages.step(started, ended)
+                request.prefilled += report.prefill_tokens
+                request.compute_ns += chunk_ns
+            elif charges is not None:
+                charges.meter.unrecorded(report.prefill_slot, chunk_ns)
 
     def expire(self, now_ns: int) -> None:
         """End what is not done at its deadline: never late without a word."""

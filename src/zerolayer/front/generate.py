@@ -36,6 +36,7 @@ from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.grpc import is_grpc
+from zerolayer.wire.http1_head import HTTP2
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.schema import Account, Request
 
@@ -316,9 +317,11 @@ class Generator:
 
 def _headers(exchange: Exchange) -> dict[bytes, bytes]:
     """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
-    headers = exchange.head.values
-    if is_grpc(headers.get(b"content-type")):
-        return headers | {b"x-" + name: value for name, value in headers.items() if name.startswith(b"zl-")}
+    head = exchange.head
+    headers = head.values
+    if head.minor == HTTP2 and is_grpc(headers.get(b"content-type")):
+        own = {b"x-" + name: value for name, value in headers.items() if name[:3] == b"zl-"}
+        return headers | own if own else headers
     return headers
 
 

@@ -61,7 +61,7 @@ class Inference:
         self._framing.prepare(exchange)
         slots = self._guard.slots
         ready = self._guard.closed is None
-        message = health_reply(ready=ready, free_slots=slots.free, next_free_ms=slots.next_free_ms())
+        message = health_reply(ready=ready, free_slots=slots.open, next_free_ms=slots.next_open_ms())
         self._framing.reply(exchange, message)
 
     def _decode(self, body: bytes, _limits: BodyLimits) -> Request:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -69,7 +69,7 @@ class Health:
 
 
 class Models:
-    """``GET /v1/models``: the names that a request may use. ``created`` is the start of the service in Unix seconds.
+    """``GET /v1/models``: the names that the sender may use. ``created`` is the start of the service in Unix seconds.
 
     ``vocabulary`` is the file of ``text.vocabulary_file``, the same for all names; ``max_tokens`` the longest answer.
     """
@@ -90,8 +90,8 @@ class Models:
         self._served_by[name] = value
 
     def listed(self, exchange: Exchange) -> None:
-        """All names."""
-        cards = [self._card(name) for name in self._names.listed()]
+        """All names that the key may use."""
+        cards = [self._card(name) for name in self._names_for(exchange.identity.models)]
         if exchange.dialect is not ANTHROPIC:
             exchange.reply(200, (JSON,), models_body(cards))
             return
@@ -100,15 +100,22 @@ class Models:
         except ZerolayerError as error:
             exchange.error(error)
 
+    def _names_for(self, allowed: frozenset[str] | None) -> Sequence[str]:
+        """Where any name will do, a key's own names are names like others."""
+        names = self._names.listed()
+        if allowed is None:
+            return names
+        return [*filter(allowed.__contains__, names), *sorted(filter(self._names.known, allowed.difference(names)))]
+
     def one(self, exchange: Exchange) -> None:
         """One name, or its vocabulary, or 404."""
         name = unquote(exchange.head.path[len(_MODELS) + 1 :])
         if name.endswith(_VOCABULARY) and not self._names.known(name):
             name = name.removesuffix(_VOCABULARY)
-            if self._names.known(name):
+            if self._names.known(name) and _may_use(exchange, name):
                 self._reply_vocabulary(exchange)
                 return
-        if not self._names.known(name):
+        if not self._names.known(name) or not _may_use(exchange, name):
             exchange.error(ModelNotFound("this model does not exist; GET /v1/models lists the names", param="model"))
             return
         card = self._card(name)
@@ -127,6 +134,11 @@ class Models:
 
     def _card(self, name: str) -> ModelCard:
         return ModelCard(name, self._created, self._tokens, zerolayer=self._served_by)
+
+
+def _may_use(exchange: Exchange, name: str) -> bool:
+    models = exchange.identity.models
+    return models is None or name in models
 
 
 def service_table(

@@ -64,7 +64,7 @@ class Reservation(msgspec.Struct, frozen=True):
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
     hold: Hold  # on the budgets of key and tenant
-    upper: int = 0  # bound of the prompt's tokens; 0 where it was exact
+    size: int = 0  # as many tokens as bytes, at most; 0 where the length was known, or there are several prompts
     booked: bool = False
     compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
     others: tuple[int, ...] = ()  # slots of the further answers
@@ -163,20 +163,21 @@ class Guard:
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
         ``RateLimited``, ``BudgetSpent``, ``SlotsBusy`` and ``BeyondHorizon`` 429.
         """
-        text_bytes, lower, upper = self._admissible(request, arrival.identity)
+        text_bytes, lower, size = self._admissible(request, arrival.identity)
+        upper = min(size, self.reader.shape.slot_tokens)
         tokens = self._wanted(request, arrival.limits, lower)
         identity, answers = arrival.identity, request.answers
         fits = min(tokens, self.reader.shape.slot_tokens)
         work = partial(self._work, max_tokens=fits, scored=is_scored(request))
         least = promised = most = work(upper)
         if lower < upper:
-            least, promised = work(lower), work(max(lower, self._share.bound(upper)))
+            least, promised = work(lower), work(max(lower, self._share.bound(size, upper)))
         wish = Wish(most, least, promised, arrival.limits, min(request.tier, identity.tier), arrival.key)
         smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
         hold = self.budgets.reserve(identity, smallest, largest)
-        long, unsure = text_bytes > LONG_TEXT_BYTES, upper if lower < upper else 0
+        long, unsure = text_bytes > LONG_TEXT_BYTES, size if lower < upper and not request.further else 0
         compiles = self.reader.grammars.slow(request)
-        then = Reservation(-1, long, wish, arrival.asker, tokens, hold, upper=unsure, compiles=compiles)
+        then = Reservation(-1, long, wish, arrival.asker, tokens, hold, size=unsure, compiles=compiles)
         try:
             if answers > 1:
                 slot, *others = self.admission.ask_several(wish, answers)
@@ -248,8 +249,8 @@ class Guard:
                 prompt = prompts[place // request.n]
                 ids = prompt.ids
                 max_tokens = self.reader.fit(request, reservation.max_tokens, len(ids))
-                if reservation.upper:
-                    self._share.observe(reservation.upper, len(ids))
+                if reservation.size:
+                    self._share.observe(reservation.size, len(ids))
                 work = self._work(len(ids), max_tokens, scored=scores is not None)
                 if not self.slots.confirm(slot, work):
                     self.release(reservation)
@@ -318,12 +319,14 @@ class Guard:
         return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
 
     def _wanted(self, request: Request, limits: Limits, prompt_tokens: int) -> int:
-        """The tokens that were asked for; else the default, cut to what the deadline allows."""
-        if request.max_tokens is not None:
-            return max(1, request.max_tokens)  # of an empty answer one token is computed, and not shown
-        default, prices = self.reader.shape.default_max_tokens, self._cost.prices()
-        work = self._work(prompt_tokens, default)
+        """The tokens that were asked for; a default, or a number that only bounds, cut to what the deadline allows."""
+        wished, prices = request.max_tokens, self._cost.prices()
+        if wished is not None and not request.fills_slot:
+            return max(1, wished)  # of an empty answer one token is computed, and not shown
+        if wished is None:
+            wished = self.reader.shape.default_max_tokens
+        work = self._work(prompt_tokens, wished)
         allowed = int(limits.end_ns * _TOLD)
         if work.need_ns(prices) <= allowed:
-            return default
-        return max(1, min(default, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
+            return wished
+        return max(1, min(wished, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))

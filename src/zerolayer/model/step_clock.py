@@ -1,7 +1,9 @@
 """The step clock: one thread that owns the slots and runs steps while any slot has work.
 
 Two meeting points with the event loop, no others: a mailbox of admissions and cancels (``admit``, ``cancel``; any
-thread), emptied at every step border, and one report per step (``deliver``, called on the step thread).
+thread), emptied at every step border, and one report per step (``deliver``, called on the step thread). A report leaves
+just before the next step begins, or before the thread sleeps. Only there does this thread let go of the interpreter: a
+loop that is woken sooner wakes up to wait for it, and may then not be given its core back until the next tick.
 """
 
 from __future__ import annotations
@@ -91,7 +93,9 @@ class StepClock:
         self._decoding: list[int] = []
         self._cancelled: list[int] = []
         self._shared: list[tuple[int, int]] = []
+        self._outbox: list[StepReport] = []
         self._draft: Generation | None = None  # what only fills the prompt cache, and waits or is being read
+        self._closing: list[int] = []  # slots whose end the outbox tells
         self._stopping = False
         self._steps = 0
         self._step_began_ns = 0
@@ -153,8 +157,12 @@ class StepClock:
 
     def _turns(self) -> None:
         while True:
-            self._empty_mailbox(block=not self._programs and not self._cancelled and self._draft is None)
+            block = not self._programs and not self._cancelled and self._draft is None
+            if block:
+                self._tell()
+            self._empty_mailbox(block=block)
             if self._stopping:
+                self._tell()
                 return
             self._beat()
             self._open_draft()
@@ -163,7 +171,19 @@ class StepClock:
                 self._step_began_ns = 0
             elif self._cancelled:
                 now = self._clock_ns()
-                self._deliver(StepReport(now, now, "none", released=self._take_cancelled()))
+                self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
+
+    def _tell(self) -> None:
+        """Send the reports, then close the slots that they release: what is kept of their prompts is copied there.
+
+        Nobody can give such a slot new work before the next look into the mailbox, which comes after this.
+        """
+        reports, self._outbox = self._outbox, []
+        for report in reports:
+            self._deliver(report)
+        closing, self._closing = self._closing, []
+        for slot in closing:
+            self._engine.close(slot)
 
     def _empty_mailbox(self, *, block: bool) -> None:
         try:
@@ -186,6 +206,7 @@ class StepClock:
             return
         if self._reads_draft:
             self._drop(self._service_slot)  # it is read anew after the beat
+        self._tell()  # its slot may be one that is to be closed
         program, generation = heartbeat.begin()
         try:
             self._engine.open(self._service_slot, generation)
@@ -207,6 +228,7 @@ class StepClock:
     def _open_draft(self) -> None:
         """Begin to read the draft when the engine has nothing else to do. Others may come while it is open."""
         if self._draft is not None and not self._programs:
+            self._tell()  # the slot may be one that is to be closed
             self._open(_Admit(self._service_slot, self._draft))
 
     def _handle(self, letter: _Admit | _Cancel | _Probe | _Stop) -> None:
@@ -241,7 +263,7 @@ class StepClock:
             now = self._clock_ns()
             if letter.slot == self._service_slot:
                 self._draft = None
-            self._deliver(StepReport(now, now, "none", released=[letter.slot], failure=failure))
+            self._outbox.append(StepReport(now, now, "none", released=[letter.slot], failure=failure))
             return
         generation = letter.generation
         program = self._registry.of(generation.sampling)
@@ -258,6 +280,7 @@ class StepClock:
         plan = self._plan()
         rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
         program = self._registry.covering(self._programs[slot] for slot in rows)
+        self._tell()
         started = self._step_began_ns = self._clock_ns()
         try:
             tokens = self._engine.step(plan)
@@ -292,7 +315,7 @@ class StepClock:
         if self._heartbeat is not None and self._heartbeat.beating:
             report = self._without_beat(report, self._heartbeat)
         if report.decode or report.prefill_slot >= 0 or report.released or report.shared:
-            self._deliver(report)
+            self._outbox.append(report)
 
     def _account(self, plan: StepPlan, program: str, started: int, ended: int) -> None:
         rows, tokens = len(plan.decode), plan.prefill_tokens
@@ -334,7 +357,7 @@ class StepClock:
         return StepPlan(tuple(self._decoding), slot, min(chunk, self._engine.prefill_left(slot)))
 
     def _drop(self, slot: int) -> None:
-        self._engine.close(slot)
+        self._closing.append(slot)
         del self._programs[slot]
         self._scored.discard(slot)
         if slot in self._decoding:
@@ -357,4 +380,4 @@ class StepClock:
         for slot in list(self._programs):
             self._drop(slot)
         released += self._take_cancelled()
-        self._deliver(StepReport(started, self._clock_ns(), "none", released=released, failure=failure))
+        self._outbox.append(StepReport(started, self._clock_ns(), "none", released=released, failure=failure))

@@ -122,8 +122,8 @@ class NodeBook:
             state.value,
             self._model,
             self._slots,
-            self._calendar.free,
-            self._calendar.next_free_ms(),
+            self._calendar.open,
+            self._calendar.next_open_ms(),
             self.derate,
             0,
         )

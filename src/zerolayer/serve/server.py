@@ -38,10 +38,12 @@ from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
+from zerolayer.observe.memory import GlueMemory
 from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, NodeState, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.guarding import build_guard
+from zerolayer.serve.memory import components
 from zerolayer.serve.nodes import NodeBook
 from zerolayer.serve.records import Records
 from zerolayer.serve.tables import Rooms, Tables
@@ -72,7 +74,7 @@ class Server:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(on_loop_exception)
-        self._loaded = loaded
+        self.loaded = loaded
         self._sweep_s = sweep_s
         self._clock_ns = time.monotonic_ns
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
@@ -82,7 +84,7 @@ class Server:
         self._build_engine_side(contract, loaded, watchdog)
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
-        self.pace = Pace(self.guard, self.dispatcher, self.held)
+        self.pace = Pace(self.guard, self.dispatcher, self.held, self._loop, self._clock_ns)
         self.nodes = NodeBook(
             contract, loaded.name, self.guard, self.info.slots, Derating.of_process(os.environ), self._helper
         )
@@ -101,7 +103,7 @@ class Server:
             self.keeping,
         )
         doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
-        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue)
+        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue, self.meter, self.book.budgets)
         self.live = viewing.page(loaded.name, self.info, self._clock_ns)
         self.tables = Tables(rooms, self._clock_ns, self._render_metrics, self.live, doorkeeper)
         self.calls = self.tables.calls
@@ -171,9 +173,10 @@ class Server:
 
     def start(self) -> None:
         """Begin to answer."""
-        measure(self._loaded.engine, self.cost, self._clock_ns)
+        measure(self.loaded.engine, self.cost, self._clock_ns)
         self.tables.models.tell("worst_stall_ms", self.worst_stall_ms)
         self.steps.start()
+        self._memory = GlueMemory(components(self._holders()))
         self.entrances.start()
         self.nodes.start(self.port)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
@@ -196,10 +199,10 @@ class Server:
         self.entrances.stop()
         await self.entrances.close(_FLUSH_S)
         self.steps.stop()
-        self._loaded.remember()
+        self.loaded.remember()
         self._helper.shutdown(cancel_futures=True)
         self._compiler.shutdown(cancel_futures=True)
-        self._loaded.engine.shutdown()
+        self.loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
         self.records.close(self._clock_ns())
         self.book.close()
@@ -239,7 +242,7 @@ class Server:
         )
 
     def _load_hint(self) -> bytes:
-        return b"free=%d;next_ms=%d%b" % (self.slots.free, self.slots.next_free_ms(), self.nodes.tail)
+        return b"free=%d;next_ms=%d%b" % (self.slots.open, self.slots.next_open_ms(), self.nodes.tail)
 
     def _render_metrics(self) -> bytes:
         info, now, ledger = self.info, self._clock_ns(), self.records.ledger
@@ -261,18 +264,38 @@ class Server:
                 accounted_ns=self.meter.wall_ns,
                 compute_ns=self.meter.totals,
                 answers=_answers(self.keeping),
+                spans=self.records.spans(),
                 ledger_records=None if ledger is None else ledger.records,
                 keys=self._key_state(),
+                memory=self._memory.measure(),
+                engine_bytes=info.memory_bytes,
                 node=NodeState(self.nodes.derate, self._supervisor.quarantined, self.nodes.counts()),
             )
         )
 
+    def _holders(self) -> dict[str, tuple[object, ...]]:
+        """Where the data of each component begins."""
+        loaded = self.loaded
+        return {
+            "connections": (self.entrances.connections, self.entrances.admin_connections),
+            "requests": (self.dispatcher, self.held),
+            "calendar": (self.admission,),
+            "budgets": (self.book.budgets,),
+            "keys": (None if self.keyring is None else self.keyring.authenticator,),
+            "answers": (None if self.keeping is None else self.keeping.cache,),
+            "ledger": (self.records.ledger,),
+            "programs": (self.programs, self.cost),
+            "recorder": (self.recorder,),
+            "metrics": (self.metrics, self.meter, self.live),
+            "text": (loaded.vocabulary, loaded.encoder, loaded.template, loaded.grammars),
+            "tables": (self.tables,),
+        }
+
     def _key_state(self) -> KeyState:
-        limited = self.book.budgets.refused
         if self.keyring is None:
-            return KeyState(limited=limited)
+            return KeyState()
         counts = self.keyring.authenticator.counts
-        return KeyState(counts.hits, counts.misses, counts.verified, limited)
+        return KeyState(counts.hits, counts.misses, counts.verified)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from zerolayer.contract import Contract
@@ -80,7 +81,7 @@ class Tables:
     ) -> None:
         self._rooms = rooms
         self._doorkeeper = doorkeeper
-        self._limits = body_limits(rooms.contract)
+        self._limits = body_limits(rooms.contract, partial(rooms.site.metrics.limited, action="clamped"))
         self.models = self._build_models()
         self._transcripts = Transcripts(rooms.loaded.vocabulary, rooms.loaded.tool_format)
         guard = rooms.guard
@@ -98,7 +99,8 @@ class Tables:
         inference = self._inference(HttpFraming(), counter)
         rooms, transcripts = self._rooms, self._transcripts
         served = rooms.guard.names.served
-        messages = Messages(self._generator(MessageAnswers(served, transcripts)), counter)
+        answered = MessageAnswers(served, transcripts, rooms.guard.reader.shape.slot_tokens)
+        messages = Messages(self._generator(answered), counter)
         answers = ResponseAnswers(rooms.site.wall_s, served, rooms.loaded.vocabulary, transcripts)
         responses = Responses(self._generator(answers), counter)
         description = Description(openapi_document(rooms.site.version, self._limits, _nameable(rooms.guard)))
@@ -136,7 +138,8 @@ class Tables:
     def _inference(self, framing: Framing, counter: TokenCounter) -> Inference:
         rooms = self._rooms
         schema = self._generator(SchemaAnswers(framing, rooms.loaded.vocabulary))
-        return Inference(schema, framing, request_decoder(rooms.contract), counter, rooms.guard, self.models.etag)
+        decoder = request_decoder(rooms.contract, self._limits)
+        return Inference(schema, framing, decoder, counter, rooms.guard, self.models.etag)
 
     def _generator(self, answer: Answer | None = None) -> Generator:
         rooms = self._rooms

@@ -76,7 +76,7 @@ def decode_completion(body: bytes, limits: BodyLimits) -> Request:
     _refuse_unsupported_completion(fields)
     top_logprobs = fields.logprobs
     if top_logprobs is not None:
-        within("logprobs", top_logprobs, 0, limits.top_logprobs)
+        within("logprobs", top_logprobs, 0, limits.top_logprobs, limit="top_logprobs")
     first, *further = prompts(fields.prompt)
     options = stream_options(fields)
     return Request(
@@ -130,7 +130,9 @@ def _messages(given: list[ChatMessage] | None, limits: BodyLimits) -> tuple[Mess
     if not given:
         raise InvalidRequest("'messages' is missing or empty; send at least one message.", param="messages")
     if len(given) > limits.json_messages:
-        raise InvalidRequest(f"'messages' must have at most {limits.json_messages} messages.", param="messages")
+        raise InvalidRequest(
+            f"'messages' must have at most {limits.json_messages} messages.", param="messages", limit="json_messages"
+        )
     names: dict[str, str] = {}  # of called tools, by the ids of the calls
     return tuple([_message(message, f"messages[{index}]", names) for index, message in enumerate(given)])
 
@@ -186,5 +188,5 @@ def _chat_logprobs(fields: ChatBody, limits: BodyLimits) -> int | None:
         return None
     if top is None:
         return 0
-    within("top_logprobs", top, 0, limits.top_logprobs)
+    within("top_logprobs", top, 0, limits.top_logprobs, limit="top_logprobs")
     return top

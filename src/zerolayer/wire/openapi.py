@@ -98,6 +98,7 @@ _ERROR: Final = {
                 "type": {"type": "string"},
                 "param": {"type": ["string", "null"]},
                 "code": {"type": "string"},
+                "help": {"type": "string"},
                 "retry_after_ms": {"type": "integer", "minimum": 1},
             },
         }
@@ -115,7 +116,10 @@ _ANTHROPIC_ERROR: Final = {
             "properties": {
                 "type": {"type": "string"},
                 "message": {"type": "string"},
-                "details": {"type": "object", "properties": {"error_code": {"type": "string"}}},
+                "details": {
+                    "type": "object",
+                    "properties": {"error_code": {"type": "string"}, "help": {"type": "string"}},
+                },
                 "retry_after_ms": {"type": "integer", "minimum": 1},
             },
         },
@@ -197,4 +201,4 @@ def _widen_messages(members: dict[str, Any]) -> None:
     members["temperature"].update({"minimum": 0, "maximum": min(1, hottest)})
     members["top_p"] = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}], "default": None}
     members["top_k"].update({"minimum": 0})
-    members["max_tokens"].update({"minimum": 1})
+    members["max_tokens"].update({"minimum": 1, "maximum": 2**31 - 1})
