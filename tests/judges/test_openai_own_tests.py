@@ -1,9 +1,9 @@
 """The tests that the ``openai`` package brings for its own resources, run against this server instead of their mock.
 
 They come with the package's source archive. Left out, because this service has no such thing: every resource but chat
-completions, completions, models and responses (plain and beta); of these whatever reads, changes, lists, cancels or compacts what was
-kept (nothing is), and deleting a model. The mock takes any value, and some of the tests' values contradict each other;
-``CHANGED`` says which are changed, and why.
+completions, completions, models and responses (plain and beta); of these whatever reads, changes, lists, cancels or
+compacts what was kept (nothing is), and deleting a model. The mock takes any value, and some of the tests' values
+contradict each other; ``CHANGED`` says which are changed, and why.
 """
 
 from __future__ import annotations
