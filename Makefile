@@ -44,6 +44,11 @@ judge-tools:
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; } >/dev/null \
 	    || echo "Not installed, so some judges will be skipped:$$missing"; \
 	else echo "Some judges will be skipped; they need: apt-get install$$missing"; fi
+	@command -v promtool >/dev/null || test -x $(BIN)/promtool || { \
+	  echo "Fetching promtool out of Debian's package, without the service ..."; \
+	  ( cd $(VENV) && apt-get download -qq prometheus && dpkg --fsys-tarfile prometheus_*.deb \
+	    | tar -xf - --strip-components=3 -C bin ./usr/bin/promtool; rm -f prometheus_*.deb ) 2>/dev/null \
+	  || echo "Not fetched, so the judges of alert rules will be skipped."; }
 
 fuzz: $(INSTALLED) $(VENV)/fuzz-tools  ## a coverage-guided fuzzer on every parser (ARGS="protobuf --seconds 600")
 	@$(BIN)/python tests/fuzz/run.py $(ARGS)

@@ -65,7 +65,7 @@ ROWS: dict[int, list[str]] = {
         "front/test_deadlines.py::test_a_refusal_books_and_both_headers_and_a_ticket_say_so",
         "front/test_deadlines.py::test_the_same_request_at_its_time_is_served",
     ],
-    19: ["front/test_keys.py::test_a_revoked_key_is_refused_within_a_second_on_an_open_http2_connection"],
+    19: ["front/test_keys.py::test_what_is_revoked_is_refused_within_a_second_on_an_open_http2_connection"],
     20: [
         "front/test_keys.py::test_no_key_appears_in_a_reply_or_a_log",
         "front/test_secrets.py::test_no_log_line_holds_a_key_or_a_prompt",

@@ -125,9 +125,9 @@ def test_no_slot_is_a_refusal_without_tokenising():
 def test_the_true_length_tightens_the_reservation():
     guard, _ = _guard(slot_tokens=10_000)
     reservation = _reserve(guard, _chat("a" * 500))
-    before = guard.slots.next_free_ms()
+    before = guard.slots.next_open_ms()
     guard.confirm(reservation, _chat(), guard.reader.prompts(_chat()))
-    assert guard.slots.next_free_ms() < before
+    assert guard.slots.next_open_ms() < before
 
 
 def test_what_bytes_alone_prove_too_long_is_422_without_tokenising():

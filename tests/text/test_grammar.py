@@ -201,8 +201,8 @@ WORDS = st.sampled_from([
     "const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "minLength", "maxLength", "pattern", "format", "minimum",
     "not", "if", "then", "else", "contains", "minContains", "maxContains", "uniqueItems", "propertyNames",
     "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties", "unevaluatedItems",
-    "additionalItems", "minProperties", "exclusiveMaximum", "multipleOf", "minItems", "maxProperties",
-    "title", "string", "integer", "object", "array",
+    "additionalItems", "minProperties", "exclusiveMaximum", "multipleOf", "minItems", "maxProperties", "title",
+    "string", "integer", "object", "array",
     "number", "#", "#/$defs/a", "date", "uuid", "a{0,1000}b", "(", "[^]", "(?i)ab", "x{99999}", "\\1", "\0", "a**",
 ])  # fmt: skip
 ANYTHING = st.recursive(

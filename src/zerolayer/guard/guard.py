@@ -36,7 +36,7 @@ from zerolayer.guard.shape import Names
 from zerolayer.guard.token_share import TokenShare
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, chunk_of
-from zerolayer.wire.schema import Request
+from zerolayer.wire.schema import Request, Sampling, Tier
 
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
@@ -64,7 +64,7 @@ class Reservation(msgspec.Struct, frozen=True):
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
     hold: Hold  # on the budgets of key and tenant
-    upper: int = 0  # bound of the prompt's tokens; 0 where it was exact
+    size: int = 0  # as many tokens as bytes, at most; 0 where the length was known, or there are several prompts
     booked: bool = False
     compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
     others: tuple[int, ...] = ()  # slots of the further answers
@@ -107,6 +107,7 @@ class Guard:
         self.reader = reader
         self.admission = admission
         self.slots = admission.calendar
+        self.drafts = admission.drafts
         self.freshness = freshness
         self._cost = cost
         self._limits = limits
@@ -162,20 +163,21 @@ class Guard:
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
         ``RateLimited``, ``BudgetSpent``, ``SlotsBusy`` and ``BeyondHorizon`` 429.
         """
-        text_bytes, lower, upper = self._admissible(request, arrival.identity)
+        text_bytes, lower, size = self._admissible(request, arrival.identity)
+        upper = min(size, self.reader.shape.slot_tokens)
         tokens = self._wanted(request, arrival.limits, lower)
         identity, answers = arrival.identity, request.answers
         fits = min(tokens, self.reader.shape.slot_tokens)
         work = partial(self._work, max_tokens=fits, scored=is_scored(request))
         least = promised = most = work(upper)
         if lower < upper:
-            least, promised = work(lower), work(max(lower, self._share.bound(upper)))
+            least, promised = work(lower), work(max(lower, self._share.bound(size, upper)))
         wish = Wish(most, least, promised, arrival.limits, min(request.tier, identity.tier), arrival.key)
         smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
         hold = self.budgets.reserve(identity, smallest, largest)
-        long, unsure = text_bytes > LONG_TEXT_BYTES, upper if lower < upper else 0
+        long, unsure = text_bytes > LONG_TEXT_BYTES, size if lower < upper and not request.further else 0
         compiles = self.reader.grammars.slow(request)
-        then = Reservation(-1, long, wish, arrival.asker, tokens, hold, upper=unsure, compiles=compiles)
+        then = Reservation(-1, long, wish, arrival.asker, tokens, hold, size=unsure, compiles=compiles)
         try:
             if answers > 1:
                 slot, *others = self.admission.ask_several(wish, answers)
@@ -187,6 +189,32 @@ class Guard:
         if isinstance(answer, Booking):
             return Held(answer, then)
         return msgspec.structs.replace(then, slot=answer.slot, booked=answer.booked)
+
+    def reserve_draft(self, request: Request, arrival: Arrival) -> Reservation:
+        """Claim budgets and the place of drafts for a request that only fills the prompt cache.
+
+        Raises as ``reserve``, and ``DraftRefused`` 429, but neither ``SlotsBusy`` nor ``BeyondHorizon``.
+        """
+        _, lower, upper = self._admissible(request, arrival.identity)
+        least, most = self._work(lower, 1), self._work(upper, 1)
+        wish = Wish(most, least, most, arrival.limits, Tier.FLEX, arrival.key)
+        self.drafts.claim(arrival.limits.end_ns)
+        try:
+            hold = self.budgets.reserve(arrival.identity, self._size(least, lower), self._size(most, upper))
+        except BaseException:
+            self.drafts.release()
+            raise
+        return Reservation(self.drafts.number, True, wish, arrival.asker, 1, hold)
+
+    def confirm_draft(self, reservation: Reservation, request: Request, prompt: Prompt) -> Generation:
+        """What the engine is to read. Raises what ``confirm`` raises; the caller releases the reservation then."""
+        tokens = len(prompt.ids)
+        self.reader.fit(request, 1, tokens)
+        refusal = reservation.hold.tighten(self._size(self._work(tokens, 1), tokens))
+        if refusal is not None:
+            raise refusal
+        reservation.hold.begin()
+        return Generation(prompt.ids, Sampling(temperature=0.0), 1, ignore_eos=True)
 
     def resume(self, held: Held) -> Reservation | None:
         """The slot of a held client as soon as there is one. Raises ``Unavailable`` 503."""
@@ -221,8 +249,8 @@ class Guard:
                 prompt = prompts[place // request.n]
                 ids = prompt.ids
                 max_tokens = self.reader.fit(request, reservation.max_tokens, len(ids))
-                if reservation.upper:
-                    self._share.observe(reservation.upper, len(ids))
+                if reservation.size:
+                    self._share.observe(reservation.size, len(ids))
                 work = self._work(len(ids), max_tokens, scored=scores is not None)
                 if not self.slots.confirm(slot, work):
                     self.release(reservation)
@@ -254,7 +282,10 @@ class Guard:
     def release(self, reservation: Reservation) -> None:
         """Give a reservation back that the engine never saw."""
         for slot in reservation.slots:
-            self.slots.release(slot)
+            if slot == self.drafts.number:
+                self.drafts.release()
+            else:
+                self.slots.release(slot)
         reservation.hold.release()
 
     def _size(self, work: Work, tokens: int, answers: int = 1) -> Size:

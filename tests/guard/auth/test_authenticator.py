@@ -35,7 +35,7 @@ def test_a_key_is_found_by_its_digest_and_not_kept(keys):
     keys.ask(good)
     with pytest.raises(Unauthenticated):
         keys.ask(bad)
-    assert {len(name) for table in (keys.keys._known, keys.keys._refused) for name in table} == {16}
+    assert {len(name) for table in (keys.keys._known, keys.keys._refused) for name in table} == {32}
     referred = [thing for table in (keys.keys._known, keys.keys._refused) for thing in gc.get_referents(table)]
     assert [thing for thing in referred if good[8:40] in repr(thing).encode()] == []
 

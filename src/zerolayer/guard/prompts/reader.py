@@ -73,7 +73,10 @@ class Reader:
         return Prompt(ids, duplicates=duplicates, grammar=grammar)
 
     def bounds(self, request: Request) -> tuple[int, int, int]:
-        """Bytes of text, and bounds of the prompt's tokens: no token stands for less than a byte."""
+        """Bytes of text, and bounds of the prompt's tokens: no token stands for less than a byte.
+
+        The upper one is not cut to what a slot holds.
+        """
         shape, written = self.shape, tools_bytes(request) if request.tools else 0
         if request.route is not Route.COMPLETIONS:
             text_bytes = utf8_bytes(request.prefill) + sum([utf8_bytes(turn.content) for turn in request.messages])
@@ -93,9 +96,10 @@ class Reader:
                 raise too_long(request, lower, 1, shape.slot_tokens)
             raise Infeasible(
                 f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
+                limit="slot_tokens",
                 param=prompt_param(request),
             )
-        return text_bytes + written, max(1, min(lower, shape.slot_tokens)), min(upper + 1, shape.slot_tokens)
+        return text_bytes + written, max(1, min(lower, shape.slot_tokens)), upper + 1
 
     def fit(self, request: Request, wanted: int, prompt_tokens: int) -> int:
         """The ``max_tokens`` that is applied: a default that does not fit is cut, a chosen one is refused."""
