@@ -28,35 +28,28 @@ from typing import Any
 import front_glue
 from figures import percentile
 from front_client import Http1Load, Http2Load, SseLoad, blocks
+from front_requests import (
+    BODY_BYTES,
+    CALL,
+    POST,
+    VALUES,
+    chat_body,
+    completion,
+    framed,
+    http1_requests,
+    ids,
+    post,
+    schema_request,
+    timeouts,
+)
 from in_process import machine
 from own_server import own_server
 
 HERE = Path(__file__).parent
+FLOORS = {"floor": "sockets", "uvloop": "uvloop"}  # what system calls alone cost, and what they cost on the loop
 PEERS = {"uvicorn": "uvicorn[standard]", "fastapi": "fastapi uvicorn[standard]", "grpcio": "grpcio protobuf"}
 _STREAMS = 128
 _STEP_US = 5000
-_BODY_BYTES = 1024
-_VALUES = 20_000
-CALL = [
-    (":method", "POST"),
-    (":scheme", "http"),
-    (":path", "/bench.Door/Say"),
-    (":authority", "127.0.0.1:8000"),
-    ("te", "trailers"),
-    ("content-type", "application/grpc"),
-    ("user-agent", "grpc-python/1.85.3 grpc-c/54.0.0 (linux; chttp2)"),
-    ("grpc-accept-encoding", "identity, deflate, gzip"),
-]
-POST = [
-    (":method", "POST"),
-    (":scheme", "http"),
-    (":path", "/echo"),
-    (":authority", "127.0.0.1:8000"),
-    ("user-agent", "Mozilla/5.0 bench"),
-    ("accept", "*/*"),
-    ("content-type", "application/json"),
-    ("content-length", str(_BODY_BYTES)),
-]
 
 
 class Process:
@@ -91,23 +84,29 @@ class Bench:
         """1 KB in, 200 B out, 16 in flight."""
         count = self._options.requests
         if server.name != "grpcio":
-            constant, changing = http1_requests(1), http1_requests(_VALUES)
+            constant, changing = http1_requests(1), http1_requests(VALUES)
             self._requests(server, "HTTP/1.1, 16 connections", lambda: Http1Load(server.port, 16, constant), count)
             self._requests(server, "HTTP/1.1, changing id", lambda: Http1Load(server.port, 16, changing), count)
-        body = b"x" * _BODY_BYTES
+        body = b"x" * BODY_BYTES
         if server.name == "zerolayer":
-            post, posts = blocks(POST), blocks(POST, "x-request-id", _ids())
+            post, posts = blocks(POST), blocks(POST, "x-request-id", ids())
             self._requests(server, "HTTP/2, 1 connection", lambda: Http2Load(server.port, 1, 16, post, body), count)
             self._requests(server, "HTTP/2, 16 connections", lambda: Http2Load(server.port, 16, 1, post, body), count)
             self._requests(server, "HTTP/2, changing id", lambda: Http2Load(server.port, 1, 16, posts, body), count)
         if server.name in ("zerolayer", "grpcio"):
             message = framed(schema_request(16))
-            call, calls = blocks(CALL), blocks(CALL, "grpc-timeout", _timeouts())
+            call, calls = blocks(CALL), blocks(CALL, "grpc-timeout", timeouts())
             self._requests(server, "gRPC, 1 connection", lambda: Http2Load(server.port, 1, 16, call, message), count)
             self._requests(server, "gRPC, 16 connections", lambda: Http2Load(server.port, 16, 1, call, message), count)
             self._requests(
                 server, "gRPC, changing timeout", lambda: Http2Load(server.port, 1, 16, calls, message), count
             )
+
+    def floor(self, server: Process) -> None:
+        """The same bytes in and out, with nothing between them."""
+        request = http1_requests(1)
+        count = self._options.requests
+        self._requests(server, "HTTP/1.1, 16 connections", lambda: Http1Load(server.port, 16, request), count)
 
     def refusals(self, server: Process) -> None:
         """A real request, decoded, and a prepared refusal."""
@@ -130,7 +129,7 @@ class Bench:
             self.keep(server, what, (server.cpu_ns() - before) / self._options.requests / 1000)
 
     def _requests(self, server: Process, what: str, make: Callable[[], Any], count: int) -> None:
-        count = count if server.name in ("zerolayer", "uvicorn") else count // 8
+        count = count // 8 if server.name in ("fastapi", "grpcio") else count
         with contextlib.closing(make()) as load:
             load.run(2000)
             before = server.cpu_ns()
@@ -158,7 +157,7 @@ class Bench:
     def gaps(self, server: Process, model: str) -> None:
         """One stream alone: each token comes by itself, a step after the one before."""
         tokens = 600
-        load = SseLoad(server.port, 1, post("/v1/completions", _completion(model, tokens)))
+        load = SseLoad(server.port, 1, post("/v1/completions", completion(model, tokens)))
         with contextlib.closing(load):
             load.until(tokens - 50)
         reads = load.reads[50:]
@@ -173,57 +172,6 @@ class Bench:
     def keep(self, server: Process, what: str, value: float | None, unit: str = "us") -> None:
         self.rows.append({"server": server.name, "what": what, "value": value, "unit": unit})
         print(f"  {server.name:10} {what:52} {value if value is not None else float('nan'):9.2f} {unit}", flush=True)
-
-
-def http1_requests(count: int) -> list[bytes]:
-    ids = [f"x-request-id: {name}\r\n".encode() for name in _ids()[:count]] if count > 1 else [b""]
-    return [post("/echo", chat_body(), more=more) for more in ids]
-
-
-def post(path: str, body: bytes, media: bytes = b"application/json", more: bytes = b"") -> bytes:
-    head = b"POST %b HTTP/1.1\r\nhost: 127.0.0.1:8000\r\nuser-agent: bench\r\naccept: */*\r\n" % path.encode()
-    return head + b"content-type: %b\r\n%bcontent-length: %d\r\n\r\n%b" % (media, more, len(body), body)
-
-
-def _ids() -> list[str]:
-    return [f"req-{number * 7919:012x}" for number in range(_VALUES)]
-
-
-def _timeouts() -> list[str]:
-    return [f"{4_999_999 - number}u" for number in range(_VALUES)]
-
-
-def chat_body() -> bytes:
-    """1 KB of chat."""
-    body = {"model": "smollm2", "max_tokens": 64, "temperature": 0.7, "stream": True, "messages": []}
-    text = "x" * (_BODY_BYTES - len(json.dumps(body)) - 36)
-    body["messages"] = [{"role": "user", "content": text}]
-    return json.dumps(body).encode()
-
-
-def _completion(model: str, tokens: int) -> bytes:
-    body = {"model": model, "max_tokens": tokens, "stream": True, "ignore_eos": True, "prompt": "one two three"}
-    return json.dumps(body).encode()
-
-
-def schema_request(max_tokens: int, ids: int = 240, model: bytes = b"smollm2") -> bytes:
-    """``zerolayer.v1.GenerateRequest``: token_ids, model, max_tokens, ignore_eos."""
-    raw = b"".join([number.to_bytes(4, "little") for number in range(1000, 1000 + ids)])
-    head = b"\x0a" + _varint(len(raw)) + raw + b"\x4a" + _varint(len(model)) + model
-    return head + b"\x60" + _varint(max_tokens) + b"\xb8\x01\x01"
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def framed(message: bytes) -> bytes:
-    return b"\0" + len(message).to_bytes(4, "big") + message
 
 
 @contextlib.contextmanager
@@ -268,6 +216,9 @@ def measure_unary(bench: Bench, peers: Sequence[str], core: int | None) -> None:
     with started("zerolayer", [str(HERE / "front_server.py")], core) as server:
         bench.unary(server)
         bench.refusals(server)
+    for name, kind in FLOORS.items():
+        with started(name, [str(HERE / "front_floor.py"), kind], core) as server:
+            bench.floor(server)
     for peer in peers:
         with started(peer, [str(HERE / "front_peers.py"), peer], core) as server:
             bench.unary(server)
@@ -275,15 +226,18 @@ def measure_unary(bench: Bench, peers: Sequence[str], core: int | None) -> None:
 
 def measure_tokens(bench: Bench, peers: Sequence[str], core: int | None, tokens: int) -> None:
     """The whole server with the mock engine against peers with a ticking thread."""
-    completion = _completion("smollm2", tokens)
+    chat = completion("smollm2", tokens)
     with whole(core) as server:
-        bench.tokens(server, sse=True, path="/v1/completions", body=completion)
+        bench.tokens(server, sse=True, path="/v1/completions", body=chat)
         time.sleep(1)
         call = "/zerolayer.v1.Inference/Generate"
         bench.tokens(server, sse=False, path="", body=schema_request(tokens, ids=3), call=call)
+    for name, kind in FLOORS.items():
+        with started(name, [str(HERE / "front_floor.py"), kind], core) as server:
+            bench.tokens(server, sse=True, path="/stream", body=chat)
     for peer in peers:
         with started(peer, [str(HERE / "front_peers.py"), peer], core) as server:
-            body = schema_request(tokens, ids=3) if peer == "grpcio" else completion
+            body = schema_request(tokens, ids=3) if peer == "grpcio" else chat
             bench.tokens(server, sse=peer != "grpcio", path="/stream", body=body, call="/bench.Door/Stream")
 
 
@@ -307,7 +261,11 @@ def measure_live(bench: Bench, requests: int) -> None:
     for short_slice in (True, False):
         found = front_glue.measure(requests, short_slice=short_slice)
         server = Process("zerolayer", 0, os.getpid())
-        for what, name in (("loop waits after a step", "loop"), ("step waits after a step", "step")):
+        for what, name in (
+            ("loop waits after a step", "loop"),
+            ("step thread waits after a step", "step"),
+            ("from a step to the next", "border"),
+        ):
             for q in (50, 99, 100):
                 bench.keep(server, f"{what}, P{q}, with {found['slice'][:28]}", found[f"{name}_p{q}"], "ms")
         bench.keep(server, f"glue at concurrency 32, with {found['slice'][:28]}", 100 * found["glue"], "%")

@@ -3,9 +3,10 @@
 python bench/front_live.py 32; the number is that of the slots. The first line it prints is its port and the id of its
 step thread; after a line on standard input it prints what it has seen as JSON, and ends.
 
-``loop``: from the end of a step to the moment at which the loop takes its report. ``step``: from the end of a step
-to the beginning of the next, while there is work. Milliseconds. With ``--no-slice`` the loop's thread keeps the usual
-time slice.
+``loop``: from the end of a step to the moment at which the loop takes its report. ``border``: from the end of a step
+to the beginning of the next, while there is work. ``step``: how much of that the step thread was not running, though it
+wanted to: it waited for the interpreter or for a core. Milliseconds. With ``--no-slice`` the loop's thread keeps the
+usual time slice.
 """
 
 from __future__ import annotations
@@ -30,32 +31,51 @@ SWITCH_S = 0.0005  # as in zerolayer serve
 _MOST = 200_000
 
 
+class TimedEngine:
+    """Stands before the engine, on the step thread."""
+
+    def __init__(self, engine) -> None:
+        self._engine = engine
+        self._ended_ns = self._cpu_ns = 0
+        self.border_ms: list[float] = []
+        self.step_ms: list[float] = []
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    def step(self, plan):
+        began_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
+        if self._ended_ns and len(self.step_ms) < _MOST:
+            border = began_ns - self._ended_ns
+            self.border_ms.append(border / 1e6)
+            self.step_ms.append((border - (cpu_ns - self._cpu_ns)) / 1e6)
+        tokens = self._engine.step(plan)
+        # With rows left after this step the next one could begin at once.
+        busy = len(plan.decode) + (plan.prefill_slot >= 0) > sum(token.finish is not None for token in tokens)
+        self._ended_ns = time.monotonic_ns() if busy else 0
+        self._cpu_ns = time.thread_time_ns()
+        return tokens
+
+
 class Probe:
     """Stands before ``Pace.on_step``."""
 
     def __init__(self, take) -> None:
         self._take = take
-        self._ended_ns = 0
-        self._busy = False
         self.loop_ms: list[float] = []
-        self.step_ms: list[float] = []
 
     def on_step(self, report) -> None:
         if len(self.loop_ms) < _MOST and report.ended_ns > report.started_ns:
             self.loop_ms.append((time.monotonic_ns() - report.ended_ns) / 1e6)
-            if self._busy:
-                self.step_ms.append((report.started_ns - self._ended_ns) / 1e6)
-            self._ended_ns = report.ended_ns
-            # With rows left after this step the next one could begin at once.
-            self._busy = len(report.decode) + (report.prefill_slot >= 0) > len(report.released)
         self._take(report)
 
-    def figures(self) -> dict[str, float | None]:
-        """Percentiles."""
-        found = {"steps": float(len(self.loop_ms))}
-        for name, values in (("loop", self.loop_ms), ("step", self.step_ms)):
-            found |= {f"{name}_p{q}": percentile(values, q) for q in (50, 99, 100)}
-        return found
+
+def figures(probe: Probe, engine: TimedEngine) -> dict[str, float | None]:
+    """Percentiles."""
+    found: dict[str, float | None] = {"steps": float(len(probe.loop_ms))}
+    for name, values in (("loop", probe.loop_ms), ("step", engine.step_ms), ("border", engine.border_ms)):
+        found |= {f"{name}_p{q}": percentile(values, q) for q in (50, 99, 100)}
+    return found
 
 
 async def serve(slots: str, *, short: bool) -> None:
@@ -67,7 +87,9 @@ async def serve(slots: str, *, short: bool) -> None:
     )
     contract = msgspec.structs.replace(contract, deadline=patient)  # 32 prompts at once are to be served, not refused
     loop, done = asyncio.get_running_loop(), asyncio.Event()
-    async with running(contract, load_model(contract, lambda _: None)) as server:
+    loaded = load_model(contract, lambda _: None)
+    engine = TimedEngine(loaded.engine)
+    async with running(contract, msgspec.structs.replace(loaded, engine=engine)) as server:
         probe = Probe(server.pace.on_step)
         server.pace.on_step = probe.on_step
         note = shorten_slice() if short else "the usual time slice"
@@ -83,7 +105,7 @@ async def serve(slots: str, *, short: bool) -> None:
         threading.Thread(target=wait, daemon=True).start()
         await done.wait()
         glue = server.glue.share(time.monotonic_ns())
-        print(json.dumps({"slice": note, "glue": glue, **probe.figures()}), flush=True)
+        print(json.dumps({"slice": note, "glue": glue, **figures(probe, engine)}), flush=True)
     gc.unfreeze()
 
 

@@ -40,7 +40,7 @@ from zerolayer.observe.metrics import Metrics
 ANSWER = b'{"answer":"%s"}' % (b"x" * 187)
 _JSON = ((b"content-type", b"application/json"),)
 _SWEEP_S = 0.25
-_BUSY = SlotsBusy("All slots are busy; the start is booked in 1200 ms.", retry_after_ms=1200, ticket="0123456789abcdef")
+_WHEN = "All slots are busy; the start is booked in 1200 ms."
 
 
 class NoSlot:
@@ -56,7 +56,8 @@ class NoSlot:
         return self._arrival
 
     def reserve(self, _request, _arrival):
-        raise _BUSY
+        # A new one each time, as the guard does: raised again, an exception keeps the frames of all its ways before.
+        raise SlotsBusy(_WHEN, retry_after_ms=1200, ticket="0123456789abcdef")
 
 
 def router(site: Site, contract: Contract) -> Routes:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from echo_service import chat, get, post
 
 from zerolayer.front.gate import Gate, local_hosts
+from zerolayer.front.grpc import Calls, Method
+from zerolayer.front.routes import Routes
+from zerolayer.wire.head_template import STEERING
 from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_head import first_values
 
@@ -99,3 +104,30 @@ def test_another_page_than_the_allowed_one_may_not_call(serve):
     service = serve(cors=PAGE)
     assert service.ask(chat("a", "origin: https://chat.example.evil")).status == 403
     assert service.ask(get("/v1/models", "origin: https://x.example", method="OPTIONS")).status == 403
+
+
+class _Noting(dict):
+    """Header values that note which of them are looked at."""
+
+    def __init__(self, values):
+        super().__init__(values)
+        self.looked_at = set()
+
+    def get(self, name, default=None):
+        self.looked_at.add(name)
+        return super().get(name, default)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+@pytest.mark.parametrize("content_type", ["application/json", "application/grpc"])
+def test_where_a_head_leads_depends_on_nothing_in_which_like_heads_differ(method, content_type):
+    head = _head(method, host="x", content_type=content_type, origin="https://a", accept="*/*", x_request_id="a")
+    noting = _Noting(head.values)
+    head = Head(method, "/echo", "", head.headers, 2, True, False, 0, noting)
+    exchange = SimpleNamespace(head=head, record=lambda: None)
+    method_of_echo = Method(lambda call, message: None)
+    calls = Calls({"/echo": method_of_echo}, lambda: 0, 1024)
+    routes = Routes(Gate(origins=frozenset({b"https://a"})), {"/echo": {"POST": print, "GET": print}}, calls)
+    routes.check(exchange)
+    # The timeout is read of each call anew; whether there is a version counts, not which, and a template keeps that.
+    assert noting.looked_at - {b"grpc-timeout", b"anthropic-version"} <= STEERING

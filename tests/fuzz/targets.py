@@ -12,12 +12,18 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+import msgspec
+from hpack import HPACKError
+from hpack.huffman_table import decode_huffman as decode_by_hpack
+
 from zerolayer.check.wire_dump import FORMS
+from zerolayer.cluster.dns_message import Kind, MessageError, question, read_reply
 from zerolayer.errors import HeadersTooLarge, InvalidRequest, StartupError, ZerolayerError
 from zerolayer.guard.auth.key_format import MalformedKey, pack, parse, spell
 from zerolayer.guard.auth.key_set import read_key_set, read_revocations
 from zerolayer.guard.ledger.export import as_json, cloud_event, table
-from zerolayer.guard.ledger.record import CONTENT_BYTES, Head, Match, Note, read_head, read_record
+from zerolayer.guard.ledger.record import CONTENT_BYTES, Match, Note, read_head, read_record
+from zerolayer.guard.ledger.record import Head as LedgerHead
 from zerolayer.guard.ledger.usage import KEYS, prices, rows
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
@@ -33,12 +39,16 @@ from zerolayer.wire.anthropic import decode_count, decode_messages
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.grpc import Deframer
 from zerolayer.wire.http1 import Fault, Http1Protocol
+from zerolayer.wire.http1_head import Head, parse_head
+from zerolayer.wire.http1_template import Habits
 from zerolayer.wire.http2 import Http2Limits, Http2Protocol
 from zerolayer.wire.http2_events import Closed, Opened
 from zerolayer.wire.http2_frames import PREFACE, ConnectionFault, settings
 from zerolayer.wire.http2_head import HeadDecoder, MalformedHead
+from zerolayer.wire.http2_huffman import BadHuffman, decode_huffman
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.protobuf_request import RequestDecoder
+from zerolayer.wire.responses import decode_response
 from zerolayer.wire.schema import Message, OutputFormat, Request, Route
 
 FORMS_OF_CALLS = (HERMES, LLAMA, MISTRAL, MISTRAL_NAMED)
@@ -48,6 +58,8 @@ _CHATML = (
     "<|im_start|>assistant\n"
 )
 _HTTP2_LIMITS = Http2Limits(streams=8, head_bytes=2048, body_bytes=4096, held_bytes=1 << 17)
+_POST = b"POST /x HTTP/1.1\r\nhost: a\r\nx-request-id: %b\r\ncontent-length: %b\r\n\r\n"
+_LITERAL = b"\x00\x03x-a%b"  # a field whose value has its own length before it
 _GET = b"\x82\x86\x84\x01\x09localhost"
 _TAIL = b"\x4a\x01m"  # model "m": enough to make a prompt a request
 
@@ -60,6 +72,23 @@ def http1(data: bytes) -> None:
     halves = split.receive(data[:cut]) + split.receive(data[cut:])
     assert [type(event) for event in events] == [type(event) for event in halves]
     assert not any(isinstance(event, Fault) for event in events[:-1])
+
+
+def heads(data: bytes) -> None:
+    """Where a head is compared with earlier ones instead of parsed, it is what parsing makes of it."""
+    value, _, length = data.partition(b"\n\n")
+    for raw in (_POST % (value, length), data):
+        head = _habits().head(raw)
+        assert head is None or _told(head) == _told(parse_head(raw, 20))
+
+
+@cache
+def _habits() -> Habits:
+    habits = Habits()
+    for value, length in ((b"a", b"0"), (b"b", b"1")):
+        raw = _POST % (value, length)
+        habits.learn(raw, parse_head(raw, 20))
+    return habits
 
 
 def http2(data: bytes) -> None:
@@ -84,7 +113,8 @@ def hpack(data: bytes) -> None:
     """A block is a head, or one of three refusals; whatever is remembered, it is what it is to a new connection."""
     warm = _without_table()
     cut = data[0] % max(1, len(data)) if data else 0
-    for block in (data[1:cut], data[cut:], data[1:cut] + data[cut:], _GET):
+    changing = [_GET + _LITERAL % value for value in (b"\x01a", b"\x02bc", data)]
+    for block in (*changing, data[1:cut], data[cut:], changing[-1]):
         fresh = _without_table()
         try:
             met = _met(warm, block)
@@ -93,6 +123,19 @@ def hpack(data: bytes) -> None:
         if not warm.stateless:
             return
         assert met == _met(fresh, block)
+
+
+def huffman(data: bytes) -> None:
+    """Our coding is hpack's."""
+    try:
+        expected = bytes(decode_by_hpack(data))
+    except HPACKError:
+        expected = None
+    try:
+        decoded = decode_huffman(data)
+    except BadHuffman:
+        decoded = None
+    assert decoded == expected
 
 
 def _without_table() -> HeadDecoder:
@@ -107,7 +150,11 @@ def _met(decoder: HeadDecoder, block: bytes) -> object:
         head = decoder.request(block)
     except (MalformedHead, HeadersTooLarge) as error:
         return type(error)
-    return head.method, head.path, head.query, head.expects_continue, head.content_length, head.values
+    return _told(head)
+
+
+def _told(head: Head) -> object:
+    return head.method, head.path, head.query, head.headers, head.expects_continue, head.content_length, head.values
 
 
 def grpc(data: bytes) -> None:
@@ -148,6 +195,16 @@ def anthropic(data: bytes) -> None:
                 request.prefill,
                 request.tools,
             )
+
+
+def responses(data: bytes) -> None:
+    """A request or one refusal; what every response object repeats of it is JSON."""
+    try:
+        request = decode_response(data, _LIMITS)
+    except ZerolayerError as error:
+        assert error.status in (400, 413)
+    else:
+        assert isinstance(msgspec.json.decode(b"{%b}" % request.told), dict)
 
 
 def protobuf(data: bytes) -> None:
@@ -242,9 +299,10 @@ def schema(data: bytes) -> None:
 
 
 def dump(data: bytes) -> None:
-    """``zerolayer wire`` explains whatever it is given."""
-    for ranges in FORMS.values():
-        assert all(part.offset + part.size <= len(data) for part in ranges(data))
+    """``zerolayer wire`` explains whatever it is given; the first byte chooses as what."""
+    ranges = list(FORMS.values())[data[0] % len(FORMS) if data else 0]
+    data = data[1:]
+    assert all(part.offset + part.size <= len(data) for part in ranges(data))
 
 
 def key(data: bytes) -> None:
@@ -274,7 +332,7 @@ def ledger(data: bytes) -> None:
     record = read_record(data[:CONTENT_BYTES].ljust(CONTENT_BYTES, b"\0"))
     if record is None or isinstance(record, Note):
         return
-    event = cloud_event(record, Head(1, 1, 0))
+    event = cloud_event(record, LedgerHead(1, 1, 0))
     assert event.isascii() or event.decode()
     assert b"\n" not in event
     if isinstance(record, Match):
@@ -285,15 +343,30 @@ def ledger(data: bytes) -> None:
     prices([record], 1.0)
 
 
+def dns(data: bytes) -> None:
+    """A reply is read or refused, as it came and behind the head that makes it one."""
+    asked = question(0x1234, "llm.prod.svc", Kind.A)
+    head = asked[:2] + b"\x81\x80\0\1\0\x08\0\0\0\0"
+    for reply in (data, head + asked[12:] + data):
+        try:
+            records = read_reply(reply, asked).records
+        except MessageError:
+            continue
+        assert all(len(record.value) <= 254 and 0 <= record.port <= 65_535 for record in records)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
         http1,
+        heads,
         http2,
         hpack,
+        huffman,
         grpc,
         openai,
         anthropic,
+        responses,
         protobuf,
         gguf,
         vocabulary,
@@ -305,6 +378,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         key,
         key_set,
         ledger,
+        dns,
     )
 }
 

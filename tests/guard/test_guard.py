@@ -125,9 +125,9 @@ def test_no_slot_is_a_refusal_without_tokenising():
 def test_the_true_length_tightens_the_reservation():
     guard, _ = _guard(slot_tokens=10_000)
     reservation = _reserve(guard, _chat("a" * 500))
-    before = guard.slots.next_free_ms()
+    before = guard.slots.next_open_ms()
     guard.confirm(reservation, _chat(), guard.reader.prompts(_chat()))
-    assert guard.slots.next_free_ms() < before
+    assert guard.slots.next_open_ms() < before
 
 
 def test_what_bytes_alone_prove_too_long_is_422_without_tokenising():
@@ -216,6 +216,11 @@ def test_a_stalled_guard_admits_nothing_until_the_engine_moves_again():
 def test_a_default_number_of_tokens_is_cut_to_what_the_deadline_allows():
     guard, _ = _guard()
     assert _reserve(guard, _chat(max_tokens=None, deadline_ms=30)).max_tokens < 30
+
+
+def test_a_number_of_tokens_that_only_bounds_is_cut_to_what_the_deadline_allows():
+    guard, _ = _guard()
+    assert _reserve(guard, _chat(max_tokens=50, fills_slot=True, deadline_ms=30)).max_tokens < 30
 
 
 def test_a_chosen_number_of_tokens_that_can_never_be_in_time_is_422():

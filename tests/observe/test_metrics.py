@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.observe.metrics import Gauges, Histogram, Metrics, ProgramState
+from zerolayer.observe.metrics import Gauges, Histogram, Metrics, NodeState, ProgramState
 from zerolayer.observe.stages import Stage, StageClock
 
 VLLM = [
@@ -17,6 +17,17 @@ VLLM = [
     "request_success_total", "request_prefill_time_seconds",
 ]  # fmt: skip
 SAMPLE = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*\{([a-z_]+="(\\.|[^"\\\n])*",?)+\} [0-9.e+-]+|# (HELP|TYPE) .+')
+
+
+def test_nodes_and_the_device_are_told():
+    page = Metrics("m").render(Gauges(node=NodeState(0.75, True, {"ready": 3, "away": 1}))).decode()
+    for line in (
+        'zerolayer:nodes{model_name="m",state="ready"} 3',
+        'zerolayer:nodes{model_name="m",state="away"} 1',
+        'zerolayer:derate_ratio{model_name="m"} 0.75',
+        'zerolayer:quarantined{model_name="m"} 1',
+    ):
+        assert f"\n{line}\n" in page
 
 
 def test_a_fresh_page_has_the_ten_names_with_help_and_type():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from zerolayer.observe.metrics import Gauges, Metrics
 from zerolayer.observe.sizes import Sizes
-from zerolayer.observe.stages import StageClock
+from zerolayer.observe.stages import Stage, StageClock
 
 S = 1_000_000_000
 
@@ -18,7 +16,9 @@ def sums(sizes: Sizes) -> dict[str, float]:
 
 def finished(prompt: int, cached: int, generated: int, stages: StageClock) -> dict[str, float]:
     sizes = Sizes()
-    sizes.finished(np.array([[prompt, cached, generated]]), np.array([stages.spent_ns()]))
+    spent = stages.spent_ns()
+    times = [[spent[stage]] for stage in (Stage.WAIT, Stage.PREFILL, Stage.DECODE)]
+    sizes.finished([prompt], [cached], [generated], *times)
     return sums(sizes)
 
 

@@ -8,6 +8,7 @@ Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers retu
 
 
 _ADMIN = "http://127.0.0.1:8001"
+_LATENCIES = ("first_token", "between_tokens", "end_to_end")  # those of ``check.screen``
 
 
 def add_checks(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -101,6 +102,10 @@ def _add_watch(commands: Commands[argparse.ArgumentParser]) -> None:
     watch = commands.add_parser("watch", help="watch a running server", description=text, allow_abbrev=False)
     watch.add_argument("url", metavar="URL", nargs="?", default=_ADMIN, help=f"its admin address; default {_ADMIN}")
     watch.add_argument("--once", action="store_true", help="print one picture and end")
+    watch.add_argument(
+        "--latency", choices=_LATENCIES, default=_LATENCIES[0], help="of the heat map; default first_token"
+    )
+    watch.add_argument("--json", action="store_true", help="print the events as lines of JSON instead")
     watch.set_defaults(run=_watch)
 
 
@@ -262,7 +267,7 @@ def _doctor(options: argparse.Namespace) -> int:
 def _watch(options: argparse.Namespace) -> int:
     from zerolayer.check.watch import watch
 
-    return watch(options.url, once=options.once)
+    return watch(options.url, once=options.once, latency=options.latency, json=options.json)
 
 
 def _sla(options: argparse.Namespace) -> int:

@@ -37,6 +37,11 @@ class Phase(IntEnum):
 
 
 _READING = frozenset({Phase.IDLE, Phase.HEAD, Phase.BODY})
+_IDLE, _BUSY, _CLOSED = (
+    Phase.IDLE,
+    Phase.BUSY,
+    Phase.CLOSED,
+)  # for every request: a member of an enumeration is dearer to name
 
 
 class Router(Protocol):
@@ -55,6 +60,7 @@ class Connection(asyncio.Protocol):
         self._registry = registry
         self._loop = loop
         self._limits = site.limits
+        self.common = site.http1
         self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes)
         self._events: deque[Event] = deque()
         self._early = bytearray()  # bytes of later requests, not parsed before their turn
@@ -64,6 +70,7 @@ class Connection(asyncio.Protocol):
         self._deadline_ns = NEVER
         self._stalled_ns = NEVER
         self._dropped = 0
+        self._streams_chunks = False  # the reply that is open
         self._exchange: Exchange | None = None
         self._refusal: ZerolayerError | None = None
         self.draining = False
@@ -76,6 +83,11 @@ class Connection(asyncio.Protocol):
         self._rest()
 
     def data_received(self, data: bytes) -> None:
+        if self._phase is _IDLE and self._stalled_ns == NEVER:
+            message = self._http.whole(data)
+            if message is not None:
+                self._on_whole(message)
+                return
         if self._phase in _READING:
             self._feed(data)
         elif self._phase is Phase.BUSY:
@@ -118,20 +130,27 @@ class Connection(asyncio.Protocol):
         """Who is at the other end, for as long as the connection lasts."""
         return caller_of(self._transport)
 
-    def reply(self, status: int, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool) -> None:
+    def reply(
+        self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool
+    ) -> None:
         """A complete reply, in one write."""
-        self._write(response(status, headers, body, keep_alive=keep_alive, head_only=head_only))
+        self._write(response(status, headers, body, keep_alive=keep_alive, head_only=head_only, common=common))
         self._replied(keep_alive=keep_alive)
 
-    def open_stream(self, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
+    def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
         """The head of a streamed reply, and its first piece."""
-        chunked = self._chunked
-        head = stream_head(headers, keep_alive=keep_alive, chunked=chunked)
+        chunked = self._streams_chunks = self._chunked
+        head = stream_head(headers, keep_alive=keep_alive, chunked=chunked, common=common)
         self._write(head + (chunk(data) if chunked else data))
 
     def send(self, data: bytes) -> None:
         """A further piece."""
-        self._write(chunk(data) if self._chunked else data)
+        if self._streams_chunks:
+            data = chunk(data)
+        if self._stalled_ns == NEVER and self._phase is not _CLOSED:
+            self._transport.write(data)
+        else:
+            self._write(data)
 
     def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; what has no chunks ends with the connection."""
@@ -139,10 +158,12 @@ class Connection(asyncio.Protocol):
         self._write(chunk(data) + LAST_CHUNK if chunked else data)
         self._replied(keep_alive=keep_alive and chunked)
 
-    def whole_stream(self, headers: Headers, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
+    def whole_stream(
+        self, common: bytes, headers: Headers, data: bytes, _trailers: Headers, *, keep_alive: bool
+    ) -> None:
         """Head, only piece and end of a streamed reply, in one write."""
         chunked = self._chunked
-        head = stream_head(headers, keep_alive=keep_alive, chunked=chunked)
+        head = stream_head(headers, keep_alive=keep_alive, chunked=chunked, common=common)
         self._write(head + (chunk(data) + LAST_CHUNK if chunked else data))
         self._replied(keep_alive=keep_alive and chunked)
 
@@ -214,15 +235,16 @@ class Connection(asyncio.Protocol):
 
     def _replied(self, *, keep_alive: bool) -> None:
         """The reply to the current request is written."""
-        read_whole = self._phase is Phase.BUSY
-        self._exchange = None
+        read_whole = self._phase is _BUSY
+        exchange, self._exchange = self._exchange, None
         if self._phase is Phase.CLOSED:
             return
-        if keep_alive:
+        if keep_alive and exchange is not None:
             if self._early or self._events:
                 self._loop.call_soon(self._next)  # not here: other slots of this step wait for their bytes
             else:
-                self._rest()
+                self._phase = _IDLE
+                self._deadline_ns = exchange.stages.last_ns + self._limits.idle_ns
         elif read_whole and not self._unsent:
             self._phase = Phase.CLOSED
             self._transport.close()
@@ -279,17 +301,29 @@ class Connection(asyncio.Protocol):
         elif head.expects_continue:
             self._transport.write(CONTINUE)
 
+    def _on_whole(self, message: Message) -> None:
+        """A request of which every byte came at once."""
+        self._first_byte_ns = self._site.clock_ns()
+        exchange = self._open(message.head)
+        self._refusal = self._router.check(exchange)
+        self._act(exchange, message.body)
+
     def _on_message(self, message: Message) -> None:
         exchange = self._exchange or self._open(message.head)
-        exchange.body = message.body
         exchange.mark(Stage.READ)
-        self._phase = Phase.BUSY
+        self._act(exchange, message.body)
+
+    def _act(self, exchange: Exchange, body: bytes) -> None:
+        """The request is complete."""
+        exchange.body = body
+        self._phase = _BUSY
         self._deadline_ns = NEVER
-        if self._refusal is not None or exchange.action is None:
+        action = exchange.action
+        if self._refusal is not None or action is None:
             exchange.error(self._refusal or ZerolayerError("no action for this path; this is a defect of the server"))
             return
         try:
-            exchange.action(exchange)
+            action(exchange)
         except Exception as error:  # noqa: BLE001 - a defect costs its own request, nobody else's
             exchange.defect(error)
 

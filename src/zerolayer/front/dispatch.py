@@ -14,6 +14,7 @@ import msgspec
 from zerolayer.errors import DeadlineMissed, EngineFailed, ZerolayerError
 from zerolayer.front.defect import log_defect
 from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.compute import ComputeMeter
@@ -24,6 +25,9 @@ from zerolayer.observe.stages import StageClock
 _BROKEN: Final = (
     "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
 )
+
+
+_LATE: Final = "the reply was not complete at its deadline and ends here; allow more time"
 
 
 class Steps(Protocol):
@@ -67,14 +71,21 @@ class Dispatcher:
     """``on_step`` is called on the loop, once per report, in the order of the steps."""
 
     def __init__(
-        self, slots: Calendar, steps: Steps, metrics: Metrics, glue: GlueMeter, charges: Charges | None = None
+        self,
+        slots: Calendar,
+        steps: Steps,
+        metrics: Metrics,
+        glue: GlueMeter,
+        charges: Charges | None = None,
+        drafts: DraftSlot | None = None,
     ) -> None:
         self._slots = slots
+        self._drafts = drafts or DraftSlot(slots.slots, lambda: 0)
         self._steps = steps
         self._metrics = metrics
         self._glue = glue
         self._charges = charges
-        self._running: list[Running | None] = [None] * slots.slots
+        self._running: list[Running | None] = [None] * (slots.slots + 1)  # the last one is the draft's
         self._ended_ns = 0  # of the last step
 
     @property
@@ -89,7 +100,8 @@ class Dispatcher:
 
     def since_ns(self) -> list[int]:
         """By slot, when the first byte of its request was read; 0 where none is running."""
-        return [0 if running is None else running.stages.started_ns for running in self._running]
+        requests = self._running[: self._slots.slots]
+        return [0 if running is None else running.stages.started_ns for running in requests]
 
     def start(self, slot: int, generation: Generation, running: Running) -> None:
         """Put a request into its claimed slot."""
@@ -97,46 +109,37 @@ class Dispatcher:
         self._metrics.admitted(len(generation.prompt))
         if self._charges is not None:
             self._charges.meter.begin(slot, running.tenant)
-        self._metrics.sizes.started(generation.max_tokens)
+        if slot != self._drafts.number:
+            self._metrics.sizes.started(generation.max_tokens)
         self._steps.admit(slot, generation)
 
     def cancel(self, slot: int) -> None:
         """The client is gone: no more tokens for it. The slot is free at the next step border."""
         if self._running[slot] is not None:
             self._running[slot] = None
-            self._slots.ending(slot)
-            self._steps.cancel(slot)
+            self._ending(slot)
 
     def on_step(self, report: StepReport) -> None:
         """Hand the step's tokens to their requests, then give released slots back."""
         running = self._running
-        started, ended = report.started_ns, report.ended_ns
-        if report.failure is None and ended > started:
-            self._glue.step(started, ended)
+        if report.failure is None and report.ended_ns > report.started_ns:
+            self._glue.step(report.started_ns, report.ended_ns)
             self._metrics.step(report.program, len(report.tokens))
-            if self._charges is not None:
-                self._charge(self._charges, report)
             self._metrics.sizes.step(len(report.tokens) + report.prefill_tokens)
             if report.decode:  # whoever decodes got its last token from the step before
-                self._metrics.gap(ended - self._ended_ns, len(report.decode))
-            self._ended_ns = ended
+                self._metrics.gap(report.ended_ns - self._ended_ns, len(report.decode))
+            self._ended_ns = report.ended_ns
         for slot, tokens in report.shared:
             request = running[slot]
             if request is not None:
                 request.cached_tokens = tokens
-        for slot in report.decode:
-            request = running[slot]
-            if request is not None:
-                request.stages.step(started, ended)
-        if report.prefill_slot >= 0:
-            request = running[report.prefill_slot]
-            if request is not None:
-                request.stages.step(started, ended)
-                request.prefilled += report.prefill_tokens
+        self._account(report)
+        ended = report.ended_ns
         due = self._slots.due_ns
-        dues = {slot: due(slot) for slot in report.released} if report.released else {}
+        draft = self._drafts.number
+        dues = {slot: due(slot) for slot in report.released if slot != draft} if report.released else {}
         for slot in report.released:
-            self._slots.release(slot)  # before the replies, which tell the load
+            self._free(slot)  # before the replies, which tell the load
         for token in report.tokens:
             request = running[token.slot]
             if request is not None and token.broken:
@@ -150,7 +153,9 @@ class Dispatcher:
                     request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
                     self._complete(token)
                 else:
-                    if complete:
+                    if complete and token.slot == draft:
+                        running[draft] = None
+                    elif complete:
                         self._metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
                         self._complete(token)
         for slot in report.released:
@@ -159,28 +164,39 @@ class Dispatcher:
                 running[slot] = None
                 request.fail(report.failure or EngineFailed("the engine dropped this request; send it again"))
 
-    def _charge(self, charges: Charges, report: StepReport) -> None:
-        """Before the replies, so that each tells all that it cost."""
-        share = charges.chunk_share(len(report.decode), report.prefill_tokens)
-        charge = charges.meter.step(report.started_ns, report.ended_ns, report.decode, report.prefill_slot, share)
+    def _account(self, report: StepReport) -> None:
+        """The step's time and its price to the requests it held, before the replies, so that each tells all of it."""
+        running, charges = self._running, self._charges
+        started, ended = report.started_ns, report.ended_ns
+        row_ns = chunk_ns = 0
+        if charges is not None and report.failure is None and ended > started:
+            share = charges.chunk_share(len(report.decode), report.prefill_tokens)
+            charge = charges.meter.step(started, ended, report.decode, report.prefill_slot, share)
+            row_ns, chunk_ns = charge.row_ns, charge.chunk_ns
         for slot in report.decode:
-            self._charge_one(charges, slot, charge.row_ns)
+            request = running[slot]
+            if request is not None:
+                request.stages.step(started, ended)
+                request.compute_ns += row_ns
+            elif charges is not None:
+                charges.meter.unrecorded(slot, row_ns)
         if report.prefill_slot >= 0:
-            self._charge_one(charges, report.prefill_slot, charge.chunk_ns)
-
-    def _charge_one(self, charges: Charges, slot: int, core_ns: int) -> None:
-        request = self._running[slot]
-        if request is None:
-            charges.meter.unrecorded(slot, core_ns)
-        else:
-            request.compute_ns += core_ns
+            request = running[report.prefill_slot]
+            if request is not None:
+                request.stages.step(started, ended)
+                request.prefilled += report.prefill_tokens
+                request.compute_ns += chunk_ns
+            elif charges is not None:
+                charges.meter.unrecorded(report.prefill_slot, chunk_ns)
 
     def expire(self, now_ns: int) -> None:
         """End what is not done at its deadline: never late without a word."""
         for slot in self._slots.late(now_ns):
             if self._running[slot] is not None:
                 self._metrics.promises.broken_off()
-            self._end(slot, DeadlineMissed("the reply was not complete at its deadline and ends here; allow more time"))
+            self._end(slot, DeadlineMissed(_LATE))
+        if self._drafts.due_ns < now_ns:
+            self._end(self._drafts.number, DeadlineMissed(_LATE))
 
     def interrupt(self, error: ZerolayerError) -> None:
         """The engine stands still: every running reply ends with ``error``; slots come back when it moves again."""
@@ -199,11 +215,21 @@ class Dispatcher:
             self._running[slot] = None
             if request is not None:
                 request.fail(error)
-            self._slots.release(slot)
+            self._free(slot)
 
     def _complete(self, token: SampledToken) -> None:
         """The reply has its last token."""
         self._running[token.slot] = None
         if token.finish is None:  # a stop string: the engine does not know that the text is complete
-            self._slots.ending(token.slot)
-            self._steps.cancel(token.slot)
+            self._ending(token.slot)
+
+    def _ending(self, slot: int) -> None:
+        if slot != self._drafts.number:
+            self._slots.ending(slot)
+        self._steps.cancel(slot)
+
+    def _free(self, slot: int) -> None:
+        if slot == self._drafts.number:
+            self._drafts.release()
+        else:
+            self._slots.release(slot)

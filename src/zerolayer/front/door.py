@@ -96,7 +96,9 @@ def door(site: Site, router: Router, registry: set[Peer], loop: asyncio.Abstract
 
 def over_limit(site: Site, connections: int) -> bytes:
     """What a connection is told that comes when there are ``connections`` already; it has asked for nothing yet."""
+    site.metrics.limited("connections", "refused")
     error = Unavailable(f"the limit of {connections} connections is reached; close idle ones or try again in a second")
     retry = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
-    headers = (*site.headers(site.ids.new()), (b"content-type", b"application/json"), *retry)
-    return response(error.status, headers, error_body(error), keep_alive=False)
+    headers = ((b"content-type", b"application/json"), *retry)
+    common = site.http1.of(site.ids.new())
+    return response(error.status, headers, error_body(error), keep_alive=False, common=common)

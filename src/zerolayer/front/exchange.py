@@ -22,8 +22,9 @@ from zerolayer.errors import (
     ZerolayerError,
 )
 from zerolayer.front.caller import Caller
+from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.defect import log_defect
-from zerolayer.front.dialect import dialect_of
+from zerolayer.front.dialect import OPENAI, Dialect
 from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
 from zerolayer.guard.identity import ANYONE, Identity
@@ -37,8 +38,6 @@ _EVENT_STREAM: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # nginx would collect the stream otherwise
 )
-# A server that drains comes back as another process; a second is about what that takes.
-_AWAY: Final[tuple[Header, ...]] = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
 _NO_RETRY: Final = (
     InvalidRequest, Infeasible, BeyondHorizon, BudgetSpent, DeadlineExpired, DeadlineMissed, StaleInput,
@@ -47,6 +46,9 @@ _NO_RETRY: Final = (
 # RFC 9110 section 11.6.1: a 401 says how to come in.
 _CHALLENGE: Final[tuple[Header, ...]] = ((b"www-authenticate", b'Bearer realm="zerolayer"'),)
 
+# For every request: a member of an enumeration is dearer to name.
+_FRAME: Final = int(Stage.FRAME)
+_WRITE: Final = int(Stage.WRITE)
 _OK: Final = 200
 _LACK_OF_SLOTS: Final = (SlotsBusy, BeyondHorizon)
 
@@ -61,15 +63,18 @@ class Carrier(Protocol):
     """What an exchange needs of its connection, or of its stream of one. Each call is one write at most."""
 
     draining: bool
+    common: CommonHeaders  # in its protocol; what ``of`` gives is handed to the calls below
 
     @property
     def caller(self) -> Caller:
         """Who is at the other end."""
 
-    def reply(self, status: int, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool) -> None:
+    def reply(
+        self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool
+    ) -> None:
         """A complete reply."""
 
-    def open_stream(self, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
+    def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
         """The head of a 200 whose body comes in pieces, and the first of them."""
 
     def send(self, data: bytes) -> None:
@@ -78,7 +83,9 @@ class Carrier(Protocol):
     def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; trailers exist on HTTP/2 only."""
 
-    def whole_stream(self, headers: Headers, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:
+    def whole_stream(
+        self, common: bytes, headers: Headers, data: bytes, trailers: Headers, *, keep_alive: bool
+    ) -> None:
         """Head, only piece and end of a streamed reply."""
 
     def break_stream(self, data: bytes) -> None:
@@ -91,9 +98,10 @@ class Carrier(Protocol):
 class Exchange:
     """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end.
 
-    ``dialect`` follows from the head. A route may set, before the body is read: ``media``, the headers of a streamed
-    reply; ``explain``, the form of an error, whatever the dialect; ``intake``, who takes the body piece by piece, with
-    True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
+    ``dialect`` follows from the head, and the router sets it. A route may set, before the body is read: ``media``, the
+    headers of a streamed reply; ``explain``, the form of an error, whatever the dialect; ``intake``, who takes the body
+    piece by piece, with True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has
+    passed (HTTP/2 only).
     """
 
     # Defaults stand in the class: most exchanges leave most of them as they are.
@@ -108,6 +116,7 @@ class Exchange:
     intake: Callable[[bytes, bool], None] | None = None
     expired: Callable[[], None] | None = None
     deadline_ns = NEVER
+    dialect: Dialect = OPENAI
     _left = False
     _parked = False
     identity: Identity = ANYONE  # set on the head, before anything else is looked at
@@ -116,11 +125,15 @@ class Exchange:
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
         self._connection = connection
         self._site = site
-        self.head = head or _UNREADABLE
-        self.dialect = dialect_of(self.head)
-        self.request_id = site.ids.of(self.head)
+        self.head = head = head or _UNREADABLE
+        self.id = site.ids.of(head)
         self.stages = StageClock(first_byte_ns)
         site.glue.enter(first_byte_ns)
+
+    @property
+    def request_id(self) -> str:
+        """The client's own name for the request, or one that we made; visible ASCII."""
+        return self.id.decode("ascii")
 
     @property
     def credential(self) -> str | bytes:
@@ -135,7 +148,7 @@ class Exchange:
         if self.receipt is None and self._site.books is not None:
             self.receipt = Receipt(RECORDED.get(self.head.path) or self.head.path.encode("latin-1", "replace"))
 
-    def mark(self, stage: Stage) -> None:
+    def mark(self, stage: int) -> None:
         """Close the span since the last mark."""
         self.stages.mark(stage, self._site.clock_ns())
 
@@ -143,16 +156,25 @@ class Exchange:
         """A complete reply, in one write. After the end of a reply every further one is void."""
         if self._left:
             return
-        keep_alive = keep_alive and self._keep_alive
-        common = (*self._common_headers(), *self.more_headers)
+        head, connection = self.head, self._connection
+        if self.more_headers:
+            headers = (*self.more_headers, *headers)
         self._finish(status)
-        head_only = self.head.method == "HEAD"
-        self._connection.reply(status, (*common, *headers), body, keep_alive=keep_alive, head_only=head_only)
-        self._leave(Stage.WRITE)
+        connection.reply(
+            status,
+            self._common(),
+            headers,
+            body,
+            keep_alive=keep_alive and head.keep_alive and not connection.draining,
+            head_only=head.method == "HEAD",
+        )
+        self._leave(_WRITE)
 
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
         self._site.metrics.refused(error.code)
+        if error.limit:
+            self._site.metrics.limited(error.limit, "refused")
         if self.receipt is not None:
             self.receipt.failed(error)
         explain = self.explain or self._explain
@@ -189,8 +211,10 @@ class Exchange:
             self._connection.end_stream(events, trailers, keep_alive=self._keep_alive)
         else:
             self.streaming = True
-            self._connection.whole_stream(self._stream_headers(), events, trailers, keep_alive=self._keep_alive)
-        self._leave(Stage.WRITE)
+            self._connection.whole_stream(
+                self._common(), self._stream_headers(), events, trailers, keep_alive=self._keep_alive
+            )
+        self._leave(_WRITE)
 
     def break_stream(self, events: bytes) -> None:
         """The last events of a stream that failed: nobody takes it for complete."""
@@ -198,7 +222,7 @@ class Exchange:
             return
         self._finish(_OK)
         self._connection.break_stream(events)
-        self._leave(Stage.WRITE)
+        self._leave(_WRITE)
 
     def park(self) -> None:
         """The reply stays open and waits for news: from here on it is no work, and no glue."""
@@ -218,7 +242,7 @@ class Exchange:
     def gone(self) -> None:
         """The client is away: nothing more can be written."""
         on_gone, self.on_gone = self.on_gone, None
-        self._leave(Stage.WAIT)
+        self._leave(int(Stage.WAIT))
         self._file(_OK if self.streaming else 0)
         if on_gone is not None:
             if not self._parked:
@@ -229,25 +253,20 @@ class Exchange:
     def _keep_alive(self) -> bool:
         return self.head.keep_alive and not self._connection.draining
 
-    def _common_headers(self) -> list[Header]:
-        headers = self._site.headers(self.request_id, self.head.get(b"origin"))
-        if self.dialect.id_header:
-            headers.append((self.dialect.id_header, self.request_id.encode("ascii")))
-        return headers
+    def _common(self) -> bytes:
+        return self._connection.common.of(self.id, self.dialect.id_header, self.head.values.get(b"origin"))
 
     def _open(self, events: bytes) -> None:
         self.streaming = True
-        self._connection.open_stream(self._stream_headers(), events, keep_alive=self._keep_alive)
+        self._connection.open_stream(self._common(), self._stream_headers(), events, keep_alive=self._keep_alive)
 
     def _stream_headers(self) -> Headers:
-        return (*self._common_headers(), *self.media, *self.more_headers)
+        return (*self.media, *self.more_headers)
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()
-        if isinstance(error, RetryLater):
+        if isinstance(error, (RetryLater, Unavailable)):
             extra = retry_headers(error)
-        elif isinstance(error, Unavailable):
-            extra = _AWAY
         elif isinstance(error, MethodNotAllowed):
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
@@ -258,15 +277,18 @@ class Exchange:
     def _finish(self, status: int) -> None:
         """The last write is next; what the ledger is to tell comes before it."""
         self.on_gone = None
-        self.mark(Stage.FRAME)
-        self._file(status)
+        self.stages.mark(_FRAME, self._site.clock_ns())
+        if self.receipt is not None:
+            self._file(status)
 
     def _file(self, status: int) -> None:
         receipt, self.receipt = self.receipt, None
         if receipt is not None and self._site.books is not None:
-            self._site.books.file(receipt, self.identity, self.request_id, status, self.stages, self.streaming)
+            self._site.books.file(
+                receipt, self.identity, self.request_id, status, self.stages, self.streaming, self.head
+            )
 
-    def _leave(self, last: Stage) -> None:
+    def _leave(self, last: int) -> None:
         """Close the account, once: a client that is cut by its own last write has left already."""
         if not self._left:
             self._left = True

@@ -16,6 +16,7 @@ import msgspec
 from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
 from zerolayer.front.choices import several
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.drafts import Drafts
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import HIT, MISS, Keeping
@@ -35,6 +36,7 @@ from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.grpc import is_grpc
+from zerolayer.wire.http1_head import HTTP2
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.schema import Account, Request
 
@@ -73,6 +75,7 @@ class Generator:
         self._compiler = compiler
         self._held = held
         self._loop = asyncio.get_running_loop()
+        self._drafts = Drafts(guard, dispatcher, helper, self._answer)
 
     def chat(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/chat/completions``."""
@@ -122,6 +125,9 @@ class Generator:
         exchange.on_gone = self._loop.call_later(arrival.verdict.wait_ms / 1000, come).cancel
 
     def _reserve(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
+        if request.fills_cache:
+            self._drafts.begin(exchange, request, arrival)
+            return
         try:
             if self._answered(exchange, request, arrival):
                 return
@@ -311,9 +317,11 @@ class Generator:
 
 def _headers(exchange: Exchange) -> dict[bytes, bytes]:
     """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
-    headers = exchange.head.values
-    if is_grpc(headers.get(b"content-type")):
-        return headers | {b"x-" + name: value for name, value in headers.items() if name.startswith(b"zl-")}
+    head = exchange.head
+    headers = head.values
+    if head.minor == HTTP2 and is_grpc(headers.get(b"content-type")):
+        own = {b"x-" + name: value for name, value in headers.items() if name[:3] == b"zl-"}
+        return headers | own if own else headers
     return headers
 
 

@@ -17,10 +17,19 @@ import msgspec
 from zerolayer.errors import DeadlineExceeded, InvalidRequest, UnknownMethod, UnsupportedMediaType, ZerolayerError
 from zerolayer.front.exchange import ErrorReply, Exchange, Headers
 from zerolayer.observe.stages import Stage
-from zerolayer.wire.grpc import CONTENT_TYPE, OK_TRAILERS, Deframer, frame, parse_timeout, status_trailers
-from zerolayer.wire.http1_head import Head
+from zerolayer.wire.grpc import (
+    CONTENT_TYPE,
+    OK_TRAILERS,
+    PARTIAL,
+    Deframer,
+    frame,
+    only_message,
+    parse_timeout,
+    status_trailers,
+)
+from zerolayer.wire.http1_head import HTTP2, Head
 
-_HTTP2: Final = 2
+_PARSE: Final = int(Stage.PARSE)  # for every call: a member of an enumeration is dearer to name
 _MEDIA: Final[Headers] = (CONTENT_TYPE,)
 
 Handler = Callable[["GrpcCall", bytes | None], None]
@@ -36,13 +45,13 @@ class Method(msgspec.Struct, frozen=True):
 class GrpcCall:
     """One call. ``metadata`` is the request's head; ``exchange`` has the account, the caller and the request id."""
 
-    __slots__ = ("_deframer", "_messages", "_method", "exchange")
+    __slots__ = ("_deframer", "_message_bytes", "_method", "exchange")
 
     def __init__(self, exchange: Exchange, method: Method, message_bytes: int) -> None:
         self.exchange = exchange
         self._method = method
-        self._deframer = Deframer(message_bytes)
-        self._messages = 0
+        self._message_bytes = message_bytes
+        self._deframer: Deframer | None = None  # of a call that its client streams
 
     @property
     def metadata(self) -> Head:
@@ -81,26 +90,28 @@ class GrpcCall:
             self.exchange.error(error)
 
     def take(self, data: bytes, ended: bool) -> None:
-        """Bytes of the request's body."""
+        """Bytes of a request that its client streams."""
+        deframer = self._deframer = self._deframer or Deframer(self._message_bytes)
         try:
-            messages = self._deframer.receive(data)
-            if ended and self._deframer.partial:
-                raise InvalidRequest("the call ends within a message")
-            if not self._method.streaming:
-                self._messages += len(messages)
-                if self._messages > 1 or (ended and not self._messages):
-                    raise InvalidRequest("this method takes exactly one message")
-            self.exchange.mark(Stage.PARSE)
+            messages = deframer.receive(data)
+            if ended and deframer.partial:
+                raise InvalidRequest(PARTIAL)
+            self.exchange.mark(_PARSE)
             for message in messages:
                 self._method.handler(self, message)
-            if ended and self._method.streaming:
+            if ended:
                 self._method.handler(self, None)
         except ZerolayerError as error:
             self.fail(error)
 
     def take_whole(self, exchange: Exchange) -> None:
         """The action of a call that is not streamed by its client."""
-        self.take(exchange.body, True)
+        try:
+            message = only_message(exchange.body, self._message_bytes)
+            exchange.mark(_PARSE)
+            self._method.handler(self, message)
+        except ZerolayerError as error:
+            self.fail(error)
 
     def expire(self) -> None:
         """The client's deadline has passed."""
@@ -121,7 +132,7 @@ class Calls:
     def check(self, exchange: Exchange) -> ZerolayerError | None:
         """Decide on the head alone; prepares the exchange for its call or returns the refusal."""
         head = exchange.head
-        if head.minor < _HTTP2:
+        if head.minor < HTTP2:
             return UnsupportedMediaType("gRPC needs HTTP/2; use a gRPC client, or send JSON to /v1/chat/completions")
         exchange.explain = _explain
         exchange.media = _MEDIA

@@ -17,9 +17,10 @@ from typing import Any, ClassVar, Final, cast
 from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
 from zerolayer.front.connection import Router
-from zerolayer.front.exchange import NEVER, Exchange, Headers
+from zerolayer.front.exchange import NEVER, Exchange
 from zerolayer.front.http2_limits import http2_limits
 from zerolayer.front.http2_patience import Patience
+from zerolayer.front.http2_stream import Http2Stream
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.http2 import Code, Http2Protocol
@@ -28,62 +29,7 @@ from zerolayer.wire.http2_events import Chunk, Closed, Event, Gone, Message, Ope
 _log = logging.getLogger("zerolayer.front")
 
 _PERIOD_NS: Final = 1_000_000_000
-_WITHOUT_LENGTH: Final = frozenset({204, 304})
-
-
-class Http2Stream:
-    """One request's way back."""
-
-    __slots__ = ("_connection", "deadline_ns", "exchange", "id")
-
-    draining = False  # the connection says it, once for all its streams
-
-    def __init__(self, connection: Http2Connection, stream_id: int, deadline_ns: int) -> None:
-        self._connection = connection
-        self.id = stream_id
-        self.deadline_ns = deadline_ns  # of the request's body
-        self.exchange: Exchange
-
-    @property
-    def caller(self) -> Caller:
-        """Who is at the other end."""
-        return self._connection.caller
-
-    def reply(self, status: int, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool) -> None:  # noqa: ARG002 - HTTP/2 has no such choice
-        """A complete reply. Without a body it has no length either: the gRPC trailers-only form is such a reply."""
-        if body and status not in _WITHOUT_LENGTH:
-            headers = (*headers, (b"content-length", b"%d" % len(body)))
-        self._connection.reply(self, status, headers, b"" if head_only else body)
-
-    def open_stream(self, headers: Headers, data: bytes, *, keep_alive: bool) -> None:  # noqa: ARG002
-        """The head of a streamed reply, and its first piece."""
-        self._connection.open_stream(self, headers, data)
-
-    def send(self, data: bytes) -> None:
-        """A further piece."""
-        connection = self._connection
-        if connection.core.send(self.id, data):
-            connection.wake()
-        else:
-            connection.overrun(self)
-
-    def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:  # noqa: ARG002
-        """The last piece."""
-        self._connection.end_stream(self, data, trailers)
-
-    def whole_stream(self, headers: Headers, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:  # noqa: ARG002
-        """Head, only piece and end of a streamed reply."""
-        self._connection.whole_stream(self, headers, data, trailers)
-
-    def break_stream(self, data: bytes) -> None:
-        """The last piece of a stream that failed: the reset after it says so."""
-        self.send(data)
-        self._connection.reset(self, Code.INTERNAL_ERROR)
-
-    def cut(self) -> None:
-        """Reset the stream."""
-        self._connection.reset(self, Code.INTERNAL_ERROR)
-        self.exchange.gone()
+_READ: Final = int(Stage.READ)  # for every request: a member of an enumeration is dearer to name
 
 
 class Http2Connection(asyncio.Protocol):
@@ -95,6 +41,7 @@ class Http2Connection(asyncio.Protocol):
         self._registry = registry
         self._loop = loop
         self._limits = site.limits
+        self.common = site.http2
         self.core = Http2Protocol(http2_limits(site.limits))
         self._streams: dict[int, Http2Stream] = {}  # being answered
         self._patience = Patience(site.limits)
@@ -104,7 +51,7 @@ class Http2Connection(asyncio.Protocol):
         self._stalled_ns = NEVER
         self._linger_ns = NEVER
         self._receiving = False
-        self._scheduled = False
+        self.scheduled = False  # a write in the next turn of the loop
         self._draining = False
         self._closed = False
 
@@ -154,39 +101,30 @@ class Http2Connection(asyncio.Protocol):
         """Who is at the other end, for as long as the connection lasts."""
         return caller_of(self._transport)
 
-    def reply(self, stream: Http2Stream, status: int, headers: Headers, body: bytes) -> None:
-        """A complete reply."""
-        self.core.reply(stream.id, status, headers, body)
-        self._done(stream)
-
-    def open_stream(self, stream: Http2Stream, headers: Headers, data: bytes) -> None:
-        """The head of a streamed reply, and its first piece."""
-        self.core.open_reply(stream.id, 200, headers)
-        if data:
-            stream.send(data)
-        else:
-            self.wake()
-
     def overrun(self, stream: Http2Stream) -> None:
         """More than may be unsent: the stream is cancelled."""
         _log.warning("a stream whose client gives no window was cancelled")
         self.reset(stream, Code.ENHANCE_YOUR_CALM)
         stream.exchange.gone()
 
-    def end_stream(self, stream: Http2Stream, data: bytes, trailers: Headers) -> None:
-        """The last piece."""
-        self.core.end(stream.id, data, trailers)
-        self._done(stream)
-
-    def whole_stream(self, stream: Http2Stream, headers: Headers, data: bytes, trailers: Headers) -> None:
-        """Head, only piece and end of a streamed reply."""
-        self.core.reply(stream.id, 200, headers, data, trailers)
-        self._done(stream)
-
     def reset(self, stream: Http2Stream, code: Code) -> None:
         """End the stream without an end."""
         self.core.reset(stream.id, code)
-        self._done(stream)
+        self.done(stream)
+
+    def done(self, stream: Http2Stream) -> None:
+        """Its last frame was collected."""
+        self._streams.pop(stream.id, None)
+        if not self._streams:
+            self._idle_ns = stream.exchange.stages.last_ns + self._limits.idle_ns
+        if not (self.scheduled or self._receiving):
+            self.wake()
+
+    def wake(self) -> None:
+        """Write in the next turn of the loop: until then other streams of the same step add their bytes."""
+        if not (self.scheduled or self._receiving):
+            self.scheduled = True
+            self._loop.call_soon(self._flush_scheduled)
 
     # What the listener calls.
 
@@ -265,7 +203,7 @@ class Http2Connection(asyncio.Protocol):
             return  # refused on its head
         exchange = stream.exchange
         stream.deadline_ns = NEVER
-        exchange.mark(Stage.READ)
+        exchange.stages.mark(_READ, self._now_ns)
         if exchange.intake is not None:
             self._take_in(exchange, event.body, ended=True)
         elif exchange.action is None:
@@ -292,7 +230,8 @@ class Http2Connection(asyncio.Protocol):
         stream = self._streams.pop(event.stream_id, None)
         if stream is not None:
             stream.exchange.gone()
-            self._rest()
+            if not self._streams:
+                self._idle_ns = stream.exchange.stages.last_ns + self._limits.idle_ns
 
     def _on_closed(self, event: Closed) -> None:
         """The client broke the protocol. Closing over unread bytes would destroy our GOAWAY, so linger for a moment."""
@@ -329,23 +268,8 @@ class Http2Connection(asyncio.Protocol):
             self.core.reset(stream_id, Code.ENHANCE_YOUR_CALM)
             self._on_gone(Gone(stream_id))
 
-    def _done(self, stream: Http2Stream) -> None:
-        self._streams.pop(stream.id, None)
-        self._rest()
-        self.wake()
-
-    def _rest(self) -> None:
-        if not self._streams:
-            self._idle_ns = self._site.clock_ns() + self._limits.idle_ns
-
-    def wake(self) -> None:
-        """Write in the next turn of the loop: until then other streams of the same step add their bytes."""
-        if not (self._scheduled or self._receiving):
-            self._scheduled = True
-            self._loop.call_soon(self._flush_scheduled)
-
     def _flush_scheduled(self) -> None:
-        self._scheduled = False
+        self.scheduled = False
         self._flush()
 
     def _flush(self) -> None:

@@ -55,9 +55,14 @@ class EventForm:
         self._echo = echo
         self._counted = counted
         self._opened = False
+        self._plain = token_bytes is None and counted is None and type(transcript) is Transcript
 
     def grow(self, text: str) -> None:
         """One event when there is text, one for each piece of a call; the opening one with the first token anyway."""
+        if self._plain and self._opened:
+            if text:
+                self._send(self._writer.plain_delta(text))
+            return
         opening = self._opening()
         if text:
             opening += self._delta(text)

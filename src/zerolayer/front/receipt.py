@@ -16,6 +16,7 @@ from zerolayer.guard.ledger.record import MODEL_BYTES, Entry, Flag, Match, Meter
 from zerolayer.guard.spent import Spent
 from zerolayer.observe.compute import IDLE, ComputeMeter
 from zerolayer.observe.stages import StageClock
+from zerolayer.wire.http1 import Head
 
 _access = logging.getLogger("zerolayer.access")
 
@@ -53,6 +54,13 @@ class Watch(Protocol):
         """What is to be kept of them."""
 
 
+class Traces(Protocol):
+    """Makes spans of records."""
+
+    def take(self, entry: Entry, traceparent: bytes | None) -> None:
+        """A request ends now; ``traceparent`` is the header of that name."""
+
+
 class Receipt(msgspec.Struct, eq=False):
     """Mutable, one a request. ``works`` are its answers, ``sharing`` those whose prompt another one counts."""
 
@@ -88,16 +96,24 @@ class Receipt(msgspec.Struct, eq=False):
 
 
 class Books:
-    """Where receipts go: the ledger and the access log. On the loop. Without a ledger only the log is left."""
+    """Where receipts go: the ledger, the access log and traces, each if there is one. On the loop."""
 
     def __init__(
-        self, ledger: Ledger | None, model: str, audit: Audit, meter: ComputeMeter, *, access: bool = False
+        self,
+        ledger: Ledger | None,
+        model: str,
+        audit: Audit,
+        meter: ComputeMeter,
+        *,
+        access: bool = False,
+        traces: Traces | None = None,
     ) -> None:
         self._ledger = ledger
         self._model = fit(model, MODEL_BYTES)
         self._audit = audit
         self._meter = meter
         self._access = access
+        self._traces = traces
         self._tenants: dict[str, tuple[bytes, bool]] = {}  # the name, and whether more is told
         self._metered_ns = meter.started_ns
         self._idle_ns = 0
@@ -113,7 +129,14 @@ class Books:
         return self._ledger
 
     def file(
-        self, receipt: Receipt, identity: Identity, request_id: str, status: int, stages: StageClock, streamed: bool
+        self,
+        receipt: Receipt,
+        identity: Identity,
+        request_id: str,
+        status: int,
+        stages: StageClock,
+        streamed: bool,
+        head: Head,
     ) -> None:
         """Write down a request that ends now."""
         if not receipt.route:
@@ -149,6 +172,8 @@ class Books:
                 for match in watch.matches():
                     self._ledger.append(match)
             self._ledger.append(entry)
+        if self._traces is not None:
+            self._traces.take(entry, head.get(b"traceparent"))
         if self._access:
             _log_access(entry)
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import MethodNotAllowed, NotFound, ZerolayerError
+from zerolayer.front.dialect import Dialect, dialect_of
 from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.exchange import Action, Exchange
 from zerolayer.front.gate import Gate
@@ -41,13 +42,15 @@ class _Place(msgspec.Struct, frozen=True):
 class _Decision(msgspec.Struct, frozen=True):
     """Where a head leads that was let in. Connections share heads that come again, so it need not be decided again.
 
-    It keeps its head, so that nothing else can have that head's identity. ``method`` is that of a gRPC call.
+    It stands for all heads that are ``like`` its own, and keeps that, so that nothing else can have its identity.
+    ``method`` is that of a gRPC call.
     """
 
     head: Head
     action: Action | None
     allow: bytes
     method: Method | None
+    dialect: Dialect
 
 
 class Routes:
@@ -82,15 +85,17 @@ class Routes:
     def check(self, exchange: Exchange) -> ZerolayerError | None:
         """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""
         head = exchange.head
-        decision = self._decisions.get(id(head))
+        decision = self._decisions.get(id(head.like or head))
         if decision is None:
+            exchange.dialect = dialect_of(head)
             if self._calls is None or not is_grpc(head.get(b"content-type")):
                 return self._check_path(exchange)
             refusal = self._calls.check(exchange)  # first, for it also sets the form in which errors are told
             refusal = self._gate.check_caller(head) or self._ask_for_key(exchange) or refusal
             if refusal is None:
-                self._remember(_Decision(head, None, b"", self._calls.method(head)))
+                self._remember(_Decision(head.like or head, None, b"", self._calls.method(head), exchange.dialect))
             return refusal
+        exchange.dialect = decision.dialect
         # A decision is remembered, a key is asked for every time.
         refused = None if decision.action is _preflight else self._ask_for_key(exchange)
         if refused is not None:
@@ -121,7 +126,7 @@ class Routes:
         if action is None:
             return MethodNotAllowed(f"this path does not take that method; use {' or '.join(place.methods)}")
         exchange.action = action
-        self._remember(_Decision(head, action, place.allow, None))
+        self._remember(_Decision(head.like or head, action, place.allow, None, exchange.dialect))
         return None
 
     def _ask_for_key(self, exchange: Exchange) -> ZerolayerError | None:

@@ -7,25 +7,18 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Protocol
 
 import msgspec
 
+from zerolayer.front.common_headers import OWN_ID_BYTES, CommonHeaders
 from zerolayer.front.receipt import Books
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
+from zerolayer.wire import http1_reply, http2_reply
 from zerolayer.wire.http1 import Head
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-_ALLOW_ORIGIN = b"access-control-allow-origin"
-_EXPOSED = (
-    b"x-request-id, request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, "
-    b"x-zl-ticket, x-zl-cache, server-timing, retry-after, retry-after-ms, x-should-retry, x-ratelimit-limit-requests, "
-    b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
-    b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
-)
-
 Header = tuple[bytes, bytes]
 
 
@@ -66,24 +59,27 @@ class RequestIds:
     """Names for requests that bring none: a random start per process, then counted, so that they never repeat."""
 
     def __init__(self) -> None:
-        self._prefix = secrets.token_hex(6)
+        self._prefix = secrets.token_hex((OWN_ID_BYTES - 8) // 2).encode("ascii")
         self._count = itertools.count(1)
 
-    def of(self, head: Head) -> str:
+    def of(self, head: Head) -> bytes:
         """The client's own ``x-request-id`` when it is at most 128 visible ASCII characters, else a new one."""
-        given = head.get(b"x-request-id")
+        given = head.values.get(b"x-request-id")
         if given is not None and _REQUEST_ID.fullmatch(given):
-            return given.decode("ascii")
+            return given
         return self.new()
 
-    def new(self) -> str:
+    def new(self) -> bytes:
         """A name that no other request of this process has."""
-        return f"{self._prefix}{next(self._count):08x}"
+        return b"%b%08x" % (self._prefix, next(self._count))
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One listener's constants. ``load`` renders ``x-zl-load``; ``origins`` are the browser pages that may call."""
+    """One listener's constants. ``load`` renders ``x-zl-load``; ``origins`` are the browser pages that may call.
+
+    ``http1`` and ``http2`` are the headers of every reply in these protocols.
+    """
 
     limits: ConnectionLimits
     clock_ns: Callable[[], int]
@@ -95,22 +91,10 @@ class Site:
     origins: frozenset[bytes] = frozenset()
     books: Books | None = None  # where requests are written down
     ids: RequestIds = field(default_factory=RequestIds)
+    http1: CommonHeaders = field(init=False)
+    http2: CommonHeaders = field(init=False)
 
-    def headers(self, request_id: str, origin: bytes | None = None) -> list[Header]:
-        """The headers of every reply; ``origin`` is what the request's header of that name said."""
-        headers = [
-            (b"server", _server(self.version)),
-            (b"x-server-time", b"%.6f" % self.wall_s()),
-            (b"x-request-id", request_id.encode("ascii")),
-            (b"x-zl-load", self.load()),
-        ]
-        if self.origins:
-            headers.append((b"vary", b"origin"))
-            if origin is not None and origin in self.origins:
-                headers += ((_ALLOW_ORIGIN, origin), (b"access-control-expose-headers", _EXPOSED))
-        return headers
-
-
-@lru_cache(1)
-def _server(version: str) -> bytes:
-    return b"zerolayer/" + version.encode()
+    def __post_init__(self) -> None:
+        for name, spell in (("http1", http1_reply.header), ("http2", http2_reply.header)):
+            common = CommonHeaders(spell, self.version, self.wall_s, self.load, self.origins)
+            object.__setattr__(self, name, common)

@@ -36,7 +36,7 @@ from zerolayer.guard.shape import Names
 from zerolayer.guard.token_share import TokenShare
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, chunk_of
-from zerolayer.wire.schema import Request
+from zerolayer.wire.schema import Request, Sampling, Tier
 
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
@@ -107,6 +107,7 @@ class Guard:
         self.reader = reader
         self.admission = admission
         self.slots = admission.calendar
+        self.drafts = admission.drafts
         self.freshness = freshness
         self._cost = cost
         self._limits = limits
@@ -189,6 +190,32 @@ class Guard:
             return Held(answer, then)
         return msgspec.structs.replace(then, slot=answer.slot, booked=answer.booked)
 
+    def reserve_draft(self, request: Request, arrival: Arrival) -> Reservation:
+        """Claim budgets and the place of drafts for a request that only fills the prompt cache.
+
+        Raises as ``reserve``, and ``DraftRefused`` 429, but neither ``SlotsBusy`` nor ``BeyondHorizon``.
+        """
+        _, lower, upper = self._admissible(request, arrival.identity)
+        least, most = self._work(lower, 1), self._work(upper, 1)
+        wish = Wish(most, least, most, arrival.limits, Tier.FLEX, arrival.key)
+        self.drafts.claim(arrival.limits.end_ns)
+        try:
+            hold = self.budgets.reserve(arrival.identity, self._size(least, lower), self._size(most, upper))
+        except BaseException:
+            self.drafts.release()
+            raise
+        return Reservation(self.drafts.number, True, wish, arrival.asker, 1, hold)
+
+    def confirm_draft(self, reservation: Reservation, request: Request, prompt: Prompt) -> Generation:
+        """What the engine is to read. Raises what ``confirm`` raises; the caller releases the reservation then."""
+        tokens = len(prompt.ids)
+        self.reader.fit(request, 1, tokens)
+        refusal = reservation.hold.tighten(self._size(self._work(tokens, 1), tokens))
+        if refusal is not None:
+            raise refusal
+        reservation.hold.begin()
+        return Generation(prompt.ids, Sampling(temperature=0.0), 1, ignore_eos=True)
+
     def resume(self, held: Held) -> Reservation | None:
         """The slot of a held client as soon as there is one. Raises ``Unavailable`` 503."""
         if self.closed is not None:
@@ -255,7 +282,10 @@ class Guard:
     def release(self, reservation: Reservation) -> None:
         """Give a reservation back that the engine never saw."""
         for slot in reservation.slots:
-            self.slots.release(slot)
+            if slot == self.drafts.number:
+                self.drafts.release()
+            else:
+                self.slots.release(slot)
         reservation.hold.release()
 
     def _size(self, work: Work, tokens: int, answers: int = 1) -> Size:
@@ -289,12 +319,14 @@ class Guard:
         return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
 
     def _wanted(self, request: Request, limits: Limits, prompt_tokens: int) -> int:
-        """The tokens that were asked for; else the default, cut to what the deadline allows."""
-        if request.max_tokens is not None:
-            return max(1, request.max_tokens)  # of an empty answer one token is computed, and not shown
-        default, prices = self.reader.shape.default_max_tokens, self._cost.prices()
-        work = self._work(prompt_tokens, default)
+        """The tokens that were asked for; a default, or a number that only bounds, cut to what the deadline allows."""
+        wished, prices = request.max_tokens, self._cost.prices()
+        if wished is not None and not request.fills_slot:
+            return max(1, wished)  # of an empty answer one token is computed, and not shown
+        if wished is None:
+            wished = self.reader.shape.default_max_tokens
+        work = self._work(prompt_tokens, wished)
         allowed = int(limits.end_ns * _TOLD)
         if work.need_ns(prices) <= allowed:
-            return default
-        return max(1, min(default, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
+            return wished
+        return max(1, min(wished, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))

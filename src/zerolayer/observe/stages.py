@@ -27,30 +27,37 @@ class Stage(IntEnum):
 
 
 STAGE_NAMES: Final = tuple(stage.name.lower() for stage in Stage)
-_WAIT: Final = int(Stage.WAIT)  # for every token: a member of an enumeration is dearer to name
+# For every request or token: a member of an enumeration is dearer to name.
+_WAIT: Final = int(Stage.WAIT)
+_PREFILL: Final = int(Stage.PREFILL)
+_DECODE: Final = int(Stage.DECODE)
+_NOTHING: Final = [0] * len(Stage)
 ARITHMETIC: Final = (Stage.PREFILL, Stage.DECODE)
 
 
 class StageClock:
-    """One request's account. A time before the last mark adds nothing: clocks read on two threads may cross."""
+    """One request's account. A time before the last mark adds nothing: clocks read on two threads may cross.
 
-    __slots__ = ("_computing", "_last_ns", "_spent", "started_ns")
+    ``started_ns`` is the time of the first byte, ``last_ns`` that of the last mark.
+    """
+
+    __slots__ = ("_computing", "_spent", "last_ns", "started_ns")
 
     def __init__(self, first_byte_ns: int) -> None:
         self.started_ns = first_byte_ns
-        self._last_ns = first_byte_ns
-        self._spent = [0] * len(Stage)
-        self._computing = Stage.PREFILL
+        self.last_ns = first_byte_ns
+        self._spent = _NOTHING[:]
+        self._computing = _PREFILL
 
-    def mark(self, stage: Stage, now_ns: int) -> None:
+    def mark(self, stage: int, now_ns: int) -> None:
         """Everything since the last mark belongs to ``stage``."""
-        if now_ns > self._last_ns:
-            self._spent[stage] += now_ns - self._last_ns
-            self._last_ns = now_ns
+        if now_ns > self.last_ns:
+            self._spent[stage] += now_ns - self.last_ns
+            self.last_ns = now_ns
 
     def step(self, started_ns: int, ended_ns: int) -> None:
         """A step held a row of this request: what lies before it is ``wait``, the step itself is arithmetic."""
-        last = self._last_ns
+        last = self.last_ns
         spent = self._spent
         if started_ns > last:
             spent[_WAIT] += started_ns - last
@@ -58,21 +65,21 @@ class StageClock:
         if ended_ns > last:
             spent[self._computing] += ended_ns - last
             last = ended_ns
-        self._last_ns = last
+        self.last_ns = last
 
     def first_token(self) -> None:
         """Steps after this one are ``decode``."""
-        self._computing = Stage.DECODE
+        self._computing = _DECODE
 
     @property
     def computing(self) -> Stage:
         """``PREFILL`` until the first token, then ``DECODE``."""
-        return self._computing
+        return Stage(self._computing)
 
     @property
     def elapsed_ns(self) -> int:
         """First byte to the last mark; equals the sum of ``spent_ns``."""
-        return self._last_ns - self.started_ns
+        return self.last_ns - self.started_ns
 
     def spent_ns(self) -> tuple[int, ...]:
         """Nanoseconds of each stage, in the order of ``Stage``."""

@@ -6,6 +6,7 @@ Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md; pushback
 from __future__ import annotations
 
 import re
+from struct import Struct
 from typing import Final
 
 from zerolayer.errors import (
@@ -24,6 +25,7 @@ Header = tuple[bytes, bytes]
 CONTENT_TYPE: Final[Header] = (b"content-type", b"application/grpc")
 OK_TRAILERS: Final[tuple[Header, ...]] = ((b"grpc-status", b"0"),)
 PREFIX_BYTES: Final = 5
+_PREFIX: Final = Struct(">BI")  # whether the message is compressed, and its length
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNIT_NS: Final = {
@@ -35,7 +37,8 @@ _UNIT_NS: Final = {
     b"n": 1,
 }
 _NOT_PLAIN: Final = re.compile(rb"[^\x20-\x24\x26-\x7e]")
-_AWAY_MS: Final = 1000
+_ONE: Final = "this method takes exactly one message"
+PARTIAL: Final = "the call ends within a message"
 
 
 def is_grpc(content_type: bytes | None) -> bool:
@@ -47,7 +50,7 @@ def is_grpc(content_type: bytes | None) -> bool:
 
 def frame(message: bytes) -> bytes:
     """One message as it travels in DATA."""
-    return b"\0" + len(message).to_bytes(4, "big") + message
+    return _PREFIX.pack(0, len(message)) + message
 
 
 class Deframer:
@@ -64,17 +67,12 @@ class Deframer:
 
     def receive(self, data: bytes) -> list[bytes]:
         """The messages that ``data`` completes. Raises ``BodyTooLarge``, ``InvalidRequest``, ``UnknownMethod``."""
-        if not self._buffer and len(data) >= PREFIX_BYTES:
-            length = int.from_bytes(data[1:PREFIX_BYTES], "big")
-            self._check(data[0], length)
-            if len(data) == PREFIX_BYTES + length:
-                return [data[PREFIX_BYTES:]]  # as nearly every call comes
         self._buffer += data
         messages: list[bytes] = []
         at, size = 0, len(self._buffer)
         while size - at >= PREFIX_BYTES:
             length = int.from_bytes(self._buffer[at + 1 : at + PREFIX_BYTES], "big")
-            self._check(self._buffer[at], length)
+            _check(self._buffer[at], length, self._message_bytes)
             end = at + PREFIX_BYTES + length
             if end > size:
                 break
@@ -83,13 +81,29 @@ class Deframer:
         del self._buffer[:at]
         return messages
 
-    def _check(self, flag: int, length: int) -> None:
-        if flag == 1:
-            raise UnknownMethod("compressed messages are not supported; send them without grpc-encoding")
-        if flag:
-            raise InvalidRequest("the first byte of a gRPC message must be 0")
-        if length > self._message_bytes:
-            raise BodyTooLarge(f"the message is larger than {self._message_bytes} bytes; send a shorter one")
+
+def only_message(body: bytes, message_bytes: int) -> bytes:
+    """The message of a call that has exactly one. Raises as ``Deframer.receive``."""
+    size = len(body)
+    if size < PREFIX_BYTES:
+        raise InvalidRequest(PARTIAL if size else _ONE)
+    flag, length = _PREFIX.unpack_from(body)
+    if flag or length > message_bytes:
+        _check(flag, length, message_bytes)
+    if size < PREFIX_BYTES + length:
+        raise InvalidRequest(PARTIAL)
+    if size > PREFIX_BYTES + length:
+        raise InvalidRequest(_ONE)
+    return body[PREFIX_BYTES:]
+
+
+def _check(flag: int, length: int, message_bytes: int) -> None:
+    if flag == 1:
+        raise UnknownMethod("compressed messages are not supported; send them without grpc-encoding")
+    if flag:
+        raise InvalidRequest("the first byte of a gRPC message must be 0")
+    if length > message_bytes:
+        raise BodyTooLarge(f"the message is larger than {message_bytes} bytes; send a shorter one")
 
 
 def parse_timeout(value: bytes) -> int:
@@ -110,12 +124,13 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     trailers = (
         (b"grpc-status", b"%d" % error.grpc_code),
         (b"grpc-message", percent_encoded(error.message)),
+        (b"zl-help", error.help.encode("ascii")),
     )
+    if isinstance(error, Unavailable):
+        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
     if isinstance(error, RetryLater):
         ticket = () if error.ticket is None else ((b"zl-ticket", error.ticket.encode("ascii")),)
         return (*trailers, *ticket, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
     if isinstance(error, (BeyondHorizon, BudgetSpent)):
         return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
-    if isinstance(error, Unavailable):  # a server that drains comes back as another process in about that time
-        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % _AWAY_MS))
     return trailers

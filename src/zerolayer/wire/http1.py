@@ -17,7 +17,9 @@ from typing import ClassVar
 import msgspec
 
 from zerolayer.errors import BodyTooLarge, HeadersTooLarge, InvalidRequest, ZerolayerError
+from zerolayer.wire.head_template import remember
 from zerolayer.wire.http1_head import NO_HEAD, Head, parse_head
+from zerolayer.wire.http1_template import Habits
 
 __all__ = ["Event", "Fault", "Head", "Http1Protocol", "Message"]
 
@@ -34,7 +36,7 @@ _CHUNK_FRAMING_BYTES = 65_536
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A complete request. Its ``head`` was an event before."""
+    """A complete request. Its ``head`` was an event before, unless ``whole`` gave the request."""
 
     head: Head
     body: bytes
@@ -59,6 +61,9 @@ class _State(IntEnum):
     CLOSED = auto()
 
 
+_HEAD = _State.HEAD  # for every request: a member of an enumeration is dearer to name
+
+
 class Http1Protocol:
     """One connection of a server: bytes in, events out, in the order of the requests.
 
@@ -78,6 +83,7 @@ class Http1Protocol:
         self._blank_line = False  # the one empty line that may come before a request line was skipped
         self._head = NO_HEAD
         self._heads: dict[bytes, Head] = {}  # that came before: most clients send the same one each time
+        self._habits = Habits()  # or the same one but for some values
         self._body = bytearray()  # decoded chunks
         self._left = 0  # bytes of the body, or of the chunk, that are still to come
         self._framing = 0
@@ -86,6 +92,23 @@ class Http1Protocol:
     def idle(self) -> bool:
         """True when no request is in progress: not a byte of a next one has arrived."""
         return self._state is _State.CLOSED or (self._state is _State.HEAD and not self._buffer)
+
+    def whole(self, data: bytes) -> Message | None:
+        """The request that ``data`` is from the first byte to the last, if its head is like one before.
+
+        None for everything else; nothing was taken then, and ``receive`` must be given the bytes.
+        """
+        if self._state is not _HEAD or self._buffer:
+            return None
+        end = data.find(b"\r\n\r\n") + 4
+        raw = data[:end]
+        head = self._heads.get(raw) or (self._habits.head(raw) if end <= self._head_bytes else None)
+        if head is None or head.content_length != len(data) - end or not head.keep_alive:
+            return None
+        if head.content_length > self._body_bytes:
+            return None
+        self._blank_line = False
+        return Message(head, data[end:])
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """Take what the network delivered and return what it completed, possibly nothing. Never raises."""
@@ -135,11 +158,13 @@ class Http1Protocol:
         return True
 
     def _parse(self, raw: bytes) -> Head:
+        head = self._habits.head(raw)
+        if head is not None:
+            return head
         head = parse_head(raw, self._header_count)
         if len(raw) <= _REMEMBERED_BYTES:
-            if len(self._heads) >= _HEADS:
-                self._heads.clear()
-            self._heads[raw] = head
+            remember(self._heads, raw, head, _HEADS)
+            self._habits.learn(raw, head)
         return head
 
     def _find_end(self) -> int:

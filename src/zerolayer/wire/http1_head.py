@@ -14,6 +14,8 @@ _ABSOLUTE_FORM = re.compile(r"https?://[^/?]+", re.IGNORECASE)
 _MINOR_VERSIONS = {b"HTTP/1.1": 1, b"HTTP/1.0": 0}
 _PARTS_OF_REQUEST_LINE = 3
 
+HTTP2 = 2  # as ``Head.minor``
+
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -25,7 +27,8 @@ class Head(msgspec.Struct, frozen=True):
     above 0x7f. ``content_length`` is None when the body is chunked. ``minor`` is 0 for HTTP/1.0, whose clients know no
     chunked replies, 1 for HTTP/1.1, and 2 stands for HTTP/2. ``values`` has the first value of each name.
 
-    A head may be shared by requests that began with the same bytes.
+    A head may be shared by requests that began with the same bytes. ``like`` is an earlier head from which this one
+    differs in nothing that decides where it leads (``head_template``).
     """
 
     method: str
@@ -37,6 +40,7 @@ class Head(msgspec.Struct, frozen=True):
     expects_continue: bool
     content_length: int | None
     values: dict[bytes, bytes]
+    like: Head | None = None
 
     def get(self, name: bytes) -> bytes | None:
         """The value of the first header called ``name`` (lower-case), or None."""

@@ -14,12 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from zerolayer.errors import HeadersTooLarge
+from zerolayer.wire.http2_control import Control
 from zerolayer.wire.http2_events import Closed, Event, Opened
 from zerolayer.wire.http2_frames import (
     ACK,
     END_HEADERS,
     END_STREAM,
     FRAME_BYTES,
+    FRAME_HEADER,
     HEADER_BYTES,
     LARGEST_WINDOW,
     PADDED,
@@ -31,15 +33,12 @@ from zerolayer.wire.http2_frames import (
     Kind,
     Setting,
     StreamFault,
-    frame,
     goaway,
     must_have,
-    read_settings,
     rst_stream,
     settings,
     window_update,
     without_padding,
-    word,
 )
 from zerolayer.wire.http2_head import HeadDecoder, MalformedHead
 from zerolayer.wire.http2_limits import SMALL_DATA_BYTES, Http2Limits, Toll, Tolls
@@ -61,6 +60,7 @@ class Http2Protocol:
         self._decoder = HeadDecoder(limits.head_bytes, limits.header_count)
         self._streams = Streams(limits)
         self._sender = self._streams.sender
+        self._control = Control(self._tolls, self._streams)
         self._buffer = bytearray()
         self._wanted = len(PREFACE)  # bytes without which there is nothing to read
         self._preface = False  # it was read
@@ -136,19 +136,20 @@ class Http2Protocol:
         if not held:
             self._sender.pump()
 
-    def reply(self, stream_id: int, status: int, headers: Fields, body: bytes, trailers: Fields = ()) -> None:
-        """A complete reply."""
+    def reply(
+        self, stream_id: int, status: int, headers: Fields, body: bytes, trailers: Fields = (), *, common: bytes = b""
+    ) -> None:
+        """A complete reply; ``common`` as in ``http2_reply``."""
         stream = self._streams.open.get(stream_id)
         if stream is not None:
-            self._sender.head(stream, reply_block(status, headers), ended=not (body or trailers))
-            if body or trailers:
-                self._sender.data(stream, body, trailer_block(tuple(trailers)))
+            block = reply_block(status, headers, common)
+            self._sender.reply(stream, block, body, trailer_block(tuple(trailers)) if trailers else b"")
 
-    def open_reply(self, stream_id: int, status: int, headers: Fields) -> None:
+    def open_reply(self, stream_id: int, status: int, headers: Fields, common: bytes = b"") -> None:
         """The head of a reply whose body follows in pieces."""
         stream = self._streams.open.get(stream_id)
         if stream is not None:
-            self._sender.head(stream, reply_block(status, headers), ended=False)
+            self._sender.head(stream, reply_block(status, headers, common), ended=False)
 
     def send(self, stream_id: int, data: bytes) -> bool:
         """A piece of the body. False when too much of this stream or connection is unsent: it was not taken then."""
@@ -159,7 +160,7 @@ class Http2Protocol:
             unsent = stream.pending_bytes + len(data)
             if unsent > self._limits.unsent_bytes or self._sender.pending_bytes > self._limits.unsent_total_bytes:
                 return False
-        self._sender.data(stream, data, None)
+        self._sender.piece(stream, data)
         return True
 
     def end(self, stream_id: int, data: bytes, trailers: Fields = ()) -> None:
@@ -209,42 +210,50 @@ class Http2Protocol:
             at = len(PREFACE)
         size = len(data)
         self._wanted = HEADER_BYTES
+        unpack = FRAME_HEADER.unpack_from
         while size - at >= HEADER_BYTES:
-            length = data[at] << 16 | data[at + 1] << 8 | data[at + 2]
+            high, low, kind, flags, stream_id = unpack(data, at)
+            length = high << 8 | low
             if length > FRAME_BYTES:
                 raise ConnectionFault(Code.FRAME_SIZE_ERROR)
             end = at + HEADER_BYTES + length
             if end > size:
                 self._wanted = end - at
                 break
-            stream_id = int.from_bytes(data[at + 5 : at + 9], "big") & LARGEST_WINDOW
-            self._on_frame(data[at + 3], data[at + 4], stream_id, data[at + HEADER_BYTES : end])
+            if self._block is not None or not self._begun:
+                self._must_come_next(kind, flags, stream_id)
+            handler = self._FRAMES.get(kind)
+            stream_id &= LARGEST_WINDOW
+            payload = data[at + HEADER_BYTES : end]
+            try:
+                if handler is None:
+                    self._control.take(kind, flags, stream_id, payload)
+                else:
+                    handler(self, flags, stream_id, payload)
+            except StreamFault as fault:
+                self._tolls.pay(Toll.FAULT)
+                self._sender.control(rst_stream(fault.stream_id, fault.code))
+                self._streams.drop(fault.stream_id)
             at = end
             self.frames += 1
-        self._buffer += data[at:]
+        if at < size:
+            self._buffer += data[at:]
 
-    def _on_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+    def _must_come_next(self, kind: int, flags: int, stream_id: int) -> None:
+        """A connection begins with SETTINGS, and a head that has begun goes on."""
         if self._block is not None and (kind != Kind.CONTINUATION or stream_id != self._block_of[0]):
             raise ConnectionFault(Code.PROTOCOL_ERROR)
         if not self._begun and (kind != Kind.SETTINGS or flags & ACK):
             raise ConnectionFault(Code.PROTOCOL_ERROR)
-        handler = self._FRAMES.get(kind)
-        if handler is None:
-            self._tolls.pay(Toll.IGNORED)
-            return
-        try:
-            handler(self, flags, stream_id, payload)
-        except StreamFault as fault:
-            self._tolls.pay(Toll.FAULT)
-            self._sender.control(rst_stream(fault.stream_id, fault.code))
-            self._streams.drop(fault.stream_id)
+        self._begun = True
 
     def _on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
         size = len(payload)
-        if size < SMALL_DATA_BYTES and not flags & END_STREAM:
+        ended = flags & END_STREAM != 0
+        if size < SMALL_DATA_BYTES and not ended:
             self._tolls.pay(Toll.SMALL_DATA)
         data = without_padding(PADDED, payload) if flags & PADDED else payload
-        self._streams.take_data(stream_id, data, size, ended=bool(flags & END_STREAM))
+        self._streams.take_data(stream_id, data, size, ended=ended)
 
     def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
         block = without_padding(flags, payload) if flags & (PADDED | PRIORITY) else payload
@@ -326,55 +335,6 @@ class Http2Protocol:
         self._tolls.pay(Toll.RESET)
         self._streams.drop(stream_id)
 
-    def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
-        if stream_id:
-            raise ConnectionFault(Code.PROTOCOL_ERROR)
-        if flags & ACK:
-            must_have(0, payload)
-        self._tolls.pay(Toll.SETTINGS)
-        if flags & ACK:
-            return
-        self._begun = True
-        window = read_settings(payload)
-        if window is not None:
-            self._sender.set_initial_window(window, self._streams.open)
-        self._sender.control(frame(Kind.SETTINGS, ACK, 0, b""))
-
-    def _on_ping(self, flags: int, stream_id: int, payload: bytes) -> None:
-        if stream_id:
-            raise ConnectionFault(Code.PROTOCOL_ERROR)
-        must_have(8, payload)
-        self._tolls.pay(Toll.PING)
-        if not flags & ACK:
-            self._sender.control(frame(Kind.PING, ACK, 0, payload))
-
-    def _on_goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        if stream_id:
-            raise ConnectionFault(Code.PROTOCOL_ERROR)
-        must_have(8, payload[:8])
-        self._tolls.pay(Toll.IGNORED)  # the client opens no more streams; it closes when its last one is answered
-
-    def _on_window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        must_have(4, payload)
-        self._tolls.pay(Toll.WINDOW_UPDATE)
-        if stream_id:
-            self._streams.must_exist(stream_id)
-        increment = word(payload) & LARGEST_WINDOW
-        if not increment:
-            raise StreamFault(stream_id, Code.PROTOCOL_ERROR) if stream_id else ConnectionFault(Code.PROTOCOL_ERROR)
-        stream = self._streams.open.get(stream_id)
-        if stream is not None or not stream_id:
-            self._sender.widen(stream, increment)
-
-    def _on_priority(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        if not stream_id:
-            raise ConnectionFault(Code.PROTOCOL_ERROR)
-        must_have(5, payload)
-        self._tolls.pay(Toll.IGNORED)
-
-    def _on_push_promise(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
-        raise ConnectionFault(Code.PROTOCOL_ERROR)
-
     def _fail(self, code: Code) -> None:
         self._closed = True
         self._buffer.clear()
@@ -388,12 +348,6 @@ class Http2Protocol:
     _FRAMES: ClassVar[dict[int, Callable[[Http2Protocol, int, int, bytes], None]]] = {
         Kind.DATA: _on_data,
         Kind.HEADERS: _on_headers,
-        Kind.PRIORITY: _on_priority,
         Kind.RST_STREAM: _on_rst_stream,
-        Kind.SETTINGS: _on_settings,
-        Kind.PUSH_PROMISE: _on_push_promise,
-        Kind.PING: _on_ping,
-        Kind.GOAWAY: _on_goaway,
-        Kind.WINDOW_UPDATE: _on_window_update,
         Kind.CONTINUATION: _on_continuation,
     }

@@ -19,7 +19,7 @@ END_HEADERS: Final = 0x4
 PADDED: Final = 0x8
 PRIORITY: Final = 0x20
 
-_HEADER: Final = Struct(">HBBBI")
+FRAME_HEADER: Final = Struct(">HBBBI")  # length (its high 16 bits, its low 8), kind, flags, stream
 _SETTING: Final = Struct(">HI")
 _WORD: Final = Struct(">I")
 
@@ -37,6 +37,9 @@ class Kind(IntEnum):
     GOAWAY = 7
     WINDOW_UPDATE = 8
     CONTINUATION = 9
+
+
+_HEADERS: Final = int(Kind.HEADERS)  # for every reply: a member of an enumeration is dearer to name
 
 
 class Code(IntEnum):
@@ -90,12 +93,12 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
 
 def frame_header(size: int, kind: int, flags: int, stream_id: int) -> bytes:
     """The nine bytes before a payload of ``size`` bytes."""
-    return _HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id)
+    return FRAME_HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id)
 
 
 def data_header(size: int, flags: int, stream_id: int) -> bytes:
     """``frame_header`` of DATA."""
-    return _HEADER.pack(size >> 8, size & 0xFF, 0, flags, stream_id)
+    return FRAME_HEADER.pack(size >> 8, size & 0xFF, 0, flags, stream_id)
 
 
 def settings(values: dict[Setting, int]) -> bytes:
@@ -149,8 +152,9 @@ def word(payload: bytes) -> int:
 def head_frames(stream_id: int, block: bytes, *, ended: bool) -> bytes:
     """A header block as one HEADERS frame, and CONTINUATION frames when it is longer than a frame."""
     flags = END_STREAM if ended else 0
-    if len(block) <= FRAME_BYTES:
-        return frame(Kind.HEADERS, flags | END_HEADERS, stream_id, block)
+    size = len(block)
+    if size <= FRAME_BYTES:
+        return FRAME_HEADER.pack(size >> 8, size & 0xFF, _HEADERS, flags | END_HEADERS, stream_id) + block
     parts = [block[at : at + FRAME_BYTES] for at in range(0, len(block), FRAME_BYTES)]
     last = len(parts) - 1
     return b"".join(

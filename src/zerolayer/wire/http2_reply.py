@@ -11,12 +11,22 @@ _STATUS: Final = {200: b"\x88", 204: b"\x89", 206: b"\x8a", 304: b"\x8b", 400: b
 _STATUS_NAME: Final = b"\x08\x03"  # the name of entry 8 of the static table, and a value of three bytes
 
 _BREAK: Final = re.compile(rb"[\r\n\0]")
-_LENGTHS: Final = tuple(b"%c" % size for size in range(0x7F))
 
 
-def reply_block(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The block of a reply's HEADERS. Names are lower-case. Raises ValueError when a header holds a line break."""
-    return (_STATUS.get(status) or _STATUS_NAME + b"%03d" % status) + header_block(headers)
+def reply_block(status: int, headers: Iterable[tuple[bytes, bytes]], common: bytes = b"") -> bytes:
+    """The block of a reply's HEADERS; ``common`` are fields that were rendered before, by ``header``.
+
+    Names are lower-case. Raises ValueError when a header holds a line break.
+    """
+    return (_STATUS.get(status) or _STATUS_NAME + b"%03d" % status) + common + header_block(headers)
+
+
+@lru_cache(1024)
+def header(name: bytes, value: bytes) -> bytes:
+    """One literal. Raises ValueError as ``reply_block``."""
+    if _BREAK.search(value):
+        raise ValueError("a header must not hold a line break")
+    return b"\0" + _length(len(name)) + name + _length(len(value)) + value
 
 
 @lru_cache(64)
@@ -27,19 +37,7 @@ def trailer_block(trailers: tuple[tuple[bytes, bytes], ...]) -> bytes:
 
 def header_block(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Literals alone. Raises ValueError as ``reply_block``."""
-    parts: list[bytes] = []
-    for name, value in headers:
-        if _BREAK.search(value):
-            raise ValueError("a header must not hold a line break")
-        size = len(value)
-        parts += (_name(name), _LENGTHS[size] if size < 0x7F else _length(size), value)
-    return b"".join(parts)
-
-
-@lru_cache(256)
-def _name(name: bytes) -> bytes:
-    """The beginning of a literal; the names are those that the server's own code writes."""
-    return b"\0" + _length(len(name)) + name
+    return b"".join([header(name, value) for name, value in headers])
 
 
 def _length(size: int) -> bytes:

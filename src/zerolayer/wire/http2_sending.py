@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from zerolayer.wire.http2_frames import (
@@ -54,6 +55,37 @@ class Sender:
         if ended:
             self._on_end(stream)
 
+    def reply(self, stream: Stream, block: bytes, body: bytes, trailers: bytes) -> None:
+        """A complete reply; ``trailers`` is a block, or empty."""
+        size = len(body)
+        if size > stream.window or size > self.window or size > FRAME_BYTES or len(block) > FRAME_BYTES or self.held:
+            self.head(stream, block, ended=not (body or trailers))
+            if body or trailers:
+                self.data(stream, body, trailers)
+            return
+        self.window -= size
+        stream.sent_bytes += size
+        head_only = not (body or trailers)
+        frames = head_frames(stream.id, block, ended=head_only)
+        if body:
+            frames += data_header(size, 0 if trailers else END_STREAM, stream.id) + body
+        if trailers:
+            frames += head_frames(stream.id, trailers, ended=True)
+        self.control(frames)
+        self._on_end(stream)
+
+    def piece(self, stream: Stream, data: bytes) -> None:
+        """A piece of a reply that goes on."""
+        size = len(data)
+        if stream.pending or self.held or not 0 < size <= stream.window or size > self.window or size > FRAME_BYTES:
+            self.data(stream, data, None)
+            return
+        stream.window -= size
+        self.window -= size
+        stream.sent_bytes += size
+        self.out_bytes += size
+        self._out += (data_header(size, 0, stream.id), data)
+
     def data(self, stream: Stream, data: bytes, ending: bytes | None) -> None:
         """A piece of a reply. ``ending`` ends it: with trailers, or with END_STREAM when empty."""
         size = len(data)
@@ -69,6 +101,8 @@ class Sender:
                 self._end(stream, ending)
             return
         if size:
+            if stream.pending is None:
+                stream.pending = deque()
             stream.pending.append(data)
             stream.pending_bytes += size
             self.pending_bytes += size
@@ -80,7 +114,7 @@ class Sender:
         """The stream is closed: what it had pending is void."""
         if self.blocked.pop(stream.id, None) is not None:
             self.pending_bytes -= stream.pending_bytes
-        stream.pending.clear()
+        stream.pending = None
         stream.pending_bytes = 0
 
     def pump(self) -> None:

@@ -24,6 +24,11 @@ class Step(IntEnum):
     RESET = auto()
 
 
+# For every request: a member of an enumeration is dearer to name.
+OPEN: Final = State.OPEN
+END_RECEIVED: Final = Step.END_RECEIVED
+END_SENT: Final = Step.END_SENT
+
 # A reply that ends before its request does closes the stream: the server then asks for no more with RST_STREAM
 # (section 8.1), so "half-closed (local)" is never waited in.
 NEXT: Final[Mapping[tuple[State, Step], State]] = {
@@ -33,6 +38,9 @@ NEXT: Final[Mapping[tuple[State, Step], State]] = {
     (State.HALF_CLOSED_REMOTE, Step.END_SENT): State.CLOSED,
     (State.HALF_CLOSED_REMOTE, Step.RESET): State.CLOSED,
 }
+
+
+_FROM: Final = {state: {step: after for (before, step), after in NEXT.items() if before is state} for state in State}
 
 
 class Stream:
@@ -45,20 +53,20 @@ class Stream:
 
     def __init__(self, stream_id: int, window: int, room: int, declared: int | None) -> None:
         self.id = stream_id
-        self.state = State.OPEN
+        self.state = OPEN
         self.window = window
         self.room = room
         self.declared = declared
         self.received = 0
-        self.body = bytearray()
+        self.body: bytes | bytearray = b""  # of several frames
         self.incremental = False  # its body is handed out as it comes
         self.refused = False  # its body is dropped
-        self.pending: deque[bytes | memoryview] = deque()  # waits for a window
+        self.pending: deque[bytes | memoryview] | None = None  # waits for a window
         self.pending_bytes = 0
         self.sent_bytes = 0
         self.ending: bytes | None = None  # how it ends when nothing is pending: a block of trailers, or empty
 
     def move(self, step: Step) -> State:
         """Take ``step``; a step that the table lacks leaves the state as it is."""
-        self.state = NEXT.get((self.state, step), self.state)
+        self.state = _FROM[self.state].get(step, self.state)
         return self.state

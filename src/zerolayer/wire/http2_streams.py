@@ -9,7 +9,7 @@ from zerolayer.wire.http2_events import Chunk, Event, Gone, Message, Refused
 from zerolayer.wire.http2_frames import LARGEST_WINDOW, Code, ConnectionFault, StreamFault, rst_stream, window_update
 from zerolayer.wire.http2_limits import Http2Limits
 from zerolayer.wire.http2_sending import Sender
-from zerolayer.wire.http2_stream import State, Step, Stream
+from zerolayer.wire.http2_stream import END_RECEIVED, END_SENT, OPEN, Step, Stream
 
 _PREFIX_BYTES: Final = 64  # of a body beside what its own limit counts: the prefix of a gRPC message
 _FORGOTTEN: Final = 256  # streams ended before their request was complete, whose late frames are still dropped
@@ -67,7 +67,7 @@ class Streams:
             raise ConnectionFault(Code.FLOW_CONTROL_ERROR)
         self._return_room(size)
         stream = self.open.get(stream_id)
-        if stream is None or stream.state is not State.OPEN:
+        if stream is None or stream.state is not OPEN:
             self.late(stream_id)
             return
         stream.room -= size
@@ -111,11 +111,13 @@ class Streams:
 
     def forget(self, stream: Stream, step: Step) -> None:
         """The stream is closed by ``step``."""
-        if stream.state is State.OPEN:
+        if stream.state is OPEN:
             self.remember(stream.id)
         stream.move(step)
-        self._release_body(stream)
-        self.sender.forget(stream)
+        if stream.body:
+            self._release_body(stream)
+        if self.sender.blocked:
+            self.sender.forget(stream)
         del self.open[stream.id]
 
     def remember(self, stream_id: int) -> None:
@@ -130,7 +132,7 @@ class Streams:
         if declared is not None and (stream.received > declared or (ended and stream.received < declared)):
             raise StreamFault(stream.id, Code.PROTOCOL_ERROR)
         if ended:
-            stream.move(Step.END_RECEIVED)
+            stream.move(END_RECEIVED)
         if stream.refused:
             return
         if stream.incremental:
@@ -139,10 +141,14 @@ class Streams:
         elif stream.received > self._body_bytes:
             self.refuse_large(stream)
         elif ended:
-            body = bytes(stream.body + data) if stream.body else data
-            self._release_body(stream)
+            body = data
+            if stream.body:
+                body = bytes(stream.body) + data
+                self._release_body(stream)
             self._events.append(Message(stream.id, body))
         else:
+            if not stream.body:
+                stream.body = bytearray()
             stream.body += data
             self._held += len(data)
             if self._held > self._limits.held_bytes:
@@ -151,7 +157,7 @@ class Streams:
     def _release_body(self, stream: Stream) -> None:
         if stream.body:
             self._held -= len(stream.body)
-            stream.body = bytearray()
+            stream.body = b""
 
     def _return_room(self, size: int) -> None:
         """Tell the peer when half a window has gathered, not at every frame (RFC 9113 section 6.9.1)."""
@@ -163,15 +169,15 @@ class Streams:
 
     def _return_stream_room(self, stream: Stream) -> None:
         taken = self.first_room - stream.room
-        if taken >= self.first_room // 2 and stream.state is State.OPEN:
+        if taken >= self.first_room // 2 and stream.state is OPEN:
             self.sender.control(window_update(stream.id, taken))
             stream.room += taken
 
     def _ended(self, stream: Stream) -> None:
         """Our last frame of the stream is on its way."""
-        if stream.state is State.OPEN:  # the rest of the request is not wanted
+        if stream.state is OPEN:  # the rest of the request is not wanted
             self.sender.control(rst_stream(stream.id, Code.NO_ERROR))
-        self.forget(stream, Step.END_SENT)
+        self.forget(stream, END_SENT)
 
 
 _TOGETHER: Final = (

@@ -122,6 +122,10 @@ class StreamWriter:
             return b""
         if usage is not None:
             return b"".join((self._text_prefix, _encode(text), self._after_text, b"null", suffix))
+        return self.plain_delta(text)
+
+    def plain_delta(self, text: str) -> bytes:
+        """``delta`` of text alone, which nearly every token is."""
         return self._text_prefix + _encode(text) + self._plain_suffix
 
     def calls(self, pieces: Sequence[CallDelta], usage: Usage | None = None) -> bytes:

@@ -191,6 +191,9 @@ class Simulation:
         decode = [slot for slot in self._slots if slot not in self._prefilling]
         price = self.prices.step_ns
         if prefill >= 0:
+            for client in (self._slots[slot].client for slot in decode):
+                if client.limits.per_token_ns < self.prices.stall_ns:
+                    self.broken.append(f"{client.name}: a prompt was read though its cadence does not allow it")
             price += self.prices.chunk_ns[-1]
         elapsed = int(price * self.random.uniform(self.lazy, 1.0))
         if self.random.random() < 0.02:

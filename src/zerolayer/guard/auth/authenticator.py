@@ -125,7 +125,11 @@ class Authenticator:
         wait_ns = self._throttle.take(address)
         if wait_ns:
             ms = -(-wait_ns // _NS_PER_MS)
-            raise RateLimited("too many wrong API keys came from your address; wait a moment", retry_after_ms=ms)
+            raise RateLimited(
+                "too many wrong API keys came from your address; wait a moment",
+                retry_after_ms=ms,
+                limit="wrong_keys",
+            )
         self.counts.verified += 1
         try:
             signer.verify(parsed.signature, parsed.signed)

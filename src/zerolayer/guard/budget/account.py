@@ -96,13 +96,15 @@ class Account:
                 return RateLimited(
                     f"the {self.whose} may have {quota.concurrent} requests at once; wait until one ends",
                     retry_after_ms=_BUSY_MS,
+                    limit="concurrent",
                 )
         limit = quota.tokens_per_minute
         if limit:
             if tokens > limit:
                 return BudgetSpent(
                     f"prompt and answer may need {tokens} tokens, and the {self.whose} has {limit} a minute; "
-                    "shorten the prompt or lower max_tokens"
+                    "shorten the prompt or lower max_tokens",
+                    limit="tokens_per_minute",
                 )
             over = self.tokens_debt + (self.held_tokens + tokens - limit) * UNIT
             if over > 0:
@@ -111,7 +113,8 @@ class Account:
         if daily and self.used_us + self.held_us + compute_us > daily:
             return BudgetSpent(
                 f"the request may need {compute_us} microseconds of compute, and the {self.whose} has "
-                f"{max(0, daily - self.used_us - self.held_us)} left of {daily} until midnight UTC"
+                f"{max(0, daily - self.used_us - self.held_us)} left of {daily} until midnight UTC",
+                limit="compute_us_per_day",
             )
         return None
 
@@ -249,7 +252,9 @@ class Account:
     def _rate(self, what: str, limit: int, over: int) -> RateLimited:
         wait_ms = -(-over // (limit * _US_PER_MS))
         return RateLimited(
-            f"the {self.whose} has used its {limit} {what} a minute; ask again in {{ms}} ms", retry_after_ms=wait_ms
+            f"the {self.whose} has used its {limit} {what} a minute; ask again in {{ms}} ms",
+            retry_after_ms=wait_ms,
+            limit=f"{what}_per_minute",
         )
 
 

@@ -17,6 +17,7 @@ from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.attendance import Attendance
 from zerolayer.guard.deadline.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.several import claim_all
 from zerolayer.guard.deadline.tickets import EARLY_NS, Asker, Tickets
@@ -68,6 +69,7 @@ class Admission:
         promises: Promises | None = None,
     ) -> None:
         self.calendar = calendar
+        self.drafts = DraftSlot(calendar.slots, clock_ns)
         self.attendance = Attendance()
         self.heard_ns: int | None = None  # whoever came before that has been asked for; None: whoever has come
         self.tickets = Tickets(calendar.grace_ns)
@@ -160,7 +162,7 @@ class Admission:
         start_ns = self.calendar.tell(wish.least, _terms(wish.limits, now, urgent=False))
         if start_ns is None:
             return BeyondHorizon("the slots cannot start this request in time; give it more time, or send it later")
-        return self._busy(max(start_ns, now + self.calendar.next_free_ms(count) * _NS_PER_MS), now)
+        return self._busy(max(start_ns, now + self.calendar.next_open_ms(count) * _NS_PER_MS), now)
 
     def resume(self, booking: Booking) -> Grant | None:
         """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
@@ -192,6 +194,12 @@ class Admission:
         """Its client has gone, or was served without it."""
         self.calendar.void(booking)
         self.tickets.remove(booking)
+
+    def give_back(self, ticket: str, credential: Hashable) -> None:
+        """Its client will not come; nothing where ``credential`` holds no such booking, or has come already."""
+        booking = self.tickets.of_ticket(ticket, credential)
+        if booking is not None:
+            self.void(booking)
 
     def sweep(self, now_ns: int) -> None:
         """Void what nobody came for."""
@@ -253,7 +261,8 @@ class Admission:
             self._in_a_row = 0 if gap else self._in_a_row + 1
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
-        behind, told_ns = 0 if asker.retry else self._told_ns, None  # who has waited already is not sent to the end
+        told_ns = None
+        behind = 0 if asker.retry else self._told_ns  # who has waited already is not sent to the end
         if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold
             told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, behind)))
         if told_ns is None:

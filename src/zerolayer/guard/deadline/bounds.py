@@ -94,16 +94,17 @@ class Bounds:
             self._room_ns = min(self._starts) + steps - waits - self._base_ns - self._prices.reserve_ns
         return self._room_ns
 
-    def first_ns(self) -> int:
-        """The first of all ends without bookings, or a little later; only where something runs."""
-        return self._step_end_ns(self._steps_between()[0])
+    def end_of_step(self, step: int) -> int:
+        """The bound of its end without bookings, or a little later."""
+        left = (step - self._occupants.steps) * self._step_ns
+        return self._base_ns + self._prices.reserve_ns + self._occupants.pending_ns + left
 
     def _fits(self, more_ns: int) -> bool:
         """Whether what bookings and ``more_ns`` add to the last of all ends, and so at most to others, is no matter."""
         room_ns = self.room_ns
         if room_ns >= self.weight_ns + more_ns:
             return True
-        final, waits = self._step_end_ns(self._steps_between()[1]), bool(self._occupants.unconfirmed)
+        final, waits = self.end_of_step(self._steps_between()[1]), bool(self._occupants.unconfirmed)
         return room_ns >= disturbed_end(final + more_ns, self._booked, waits=waits) - final
 
     def _steps_between(self) -> tuple[int, int]:
@@ -111,10 +112,6 @@ class Bounds:
             last = [step for step in self.last if step != NEVER] or [self._occupants.steps]
             self._span = (min(last), max(last))
         return self._span
-
-    def _step_end_ns(self, step: int) -> int:
-        left = (step - self._occupants.steps) * self._step_ns
-        return self._base_ns + self._prices.reserve_ns + self._occupants.pending_ns + left
 
     @property
     def alone(self) -> list[int]:

@@ -84,14 +84,26 @@ class Calendar:
         """Slot time of all bookings, as it usually goes."""
         return self._agenda.typical_ns
 
-    def next_free_ms(self, slots: int = 1) -> int:
-        """Milliseconds until so many slots are free: 0 when they are, else at least 1, rounded up."""
-        if len(self._free) >= slots:
+    @property
+    def open(self) -> int:
+        """Slots that nobody holds and in which nothing is booked: whoever comes now may have one."""
+        if not self._booked:
+            return len(self._free)
+        chains = self._agenda.chains
+        return sum([not chains[slot] for slot in self._free])
+
+    def next_open_ms(self, slots: int = 1) -> int:
+        """Milliseconds until so many slots are open: 0 when they are, else at least 1, rounded up."""
+        if self.open >= slots:
             return 0
-        now = self._clock_ns()
+        now, agenda, bounds = self._clock_ns(), self._agenda, self._bounds
         self._refresh(now)
-        bounds = self._bounds
-        end = bounds.first_ns() if slots == 1 else sorted(bounds.ends())[slots - 1]
+        if slots > 1:
+            end = sorted(bounds.ends())[slots - 1]
+        elif agenda.unbooked:
+            end = bounds.end_of_step(min(agenda.opens))
+        else:
+            end = min(agenda.tails)
         return max(1, -(-(end - now) // 1_000_000))
 
     def last_soft(self) -> Booking | None:

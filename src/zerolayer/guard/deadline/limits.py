@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -51,11 +52,17 @@ class Limits(msgspec.Struct, frozen=True):
 
     def header(self) -> bytes:
         """The value of the reply's ``x-zl-deadline-ms``: an item with parameters (RFC 9651), all in milliseconds."""
-        return b"%d;first_token=%d;per_token=%d" % (
-            self.end_ms,
-            self.first_token_ns // _NS_PER_MS,
-            self.per_token_ns // _NS_PER_MS,
-        )
+        return _header(self.end_ns, self.first_token_ns, self.per_token_ns)
+
+
+@lru_cache(256)
+def _header(end_ns: int, first_token_ns: int, per_token_ns: int) -> bytes:
+    """Most requests leave their limits to the contract."""
+    return b"%d;first_token=%d;per_token=%d" % (
+        end_ns // _NS_PER_MS,
+        first_token_ns // _NS_PER_MS,
+        per_token_ns // _NS_PER_MS,
+    )
 
 
 def of_contract(first_token_ms: int, per_token_ms: int, end_ms: int) -> Limits:

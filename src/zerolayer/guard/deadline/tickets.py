@@ -97,6 +97,11 @@ class Tickets:
         _discard(self._by_key, booking.key, booking)
         _discard(self._starts, booking.credential, booking.start_ns)
 
+    def of_ticket(self, ticket: str, credential: Hashable) -> Booking | None:
+        """The booking of this ticket, if it is this sender's and waits for him."""
+        booking = self._by_ticket.get(ticket)
+        return booking if booking is not None and booking.credential == credential and not booking.held else None
+
     def lapse(self, booking: Booking) -> None:
         """Nobody has come for it; whoever still does is recognised for a while."""
         self.remove(booking)

@@ -96,6 +96,7 @@ class Reader:
                 raise too_long(request, lower, 1, shape.slot_tokens)
             raise Infeasible(
                 f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
+                limit="slot_tokens",
                 param=prompt_param(request),
             )
         return text_bytes + written, max(1, min(lower, shape.slot_tokens)), upper + 1
