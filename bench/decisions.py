@@ -158,7 +158,7 @@ async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
                 time.monotonic_ns,
                 time.time,
                 "bench",
-                lambda: b"free=%d;next_ms=%d" % (server.slots.free, server.slots.next_free_ms()),
+                lambda: b"free=%d;next_ms=%d" % (server.slots.open, server.slots.next_open_ms()),
                 Metrics("m"),
                 GlueMeter(),
             )

@@ -1,12 +1,13 @@
-"""The same engine with its own keys and limits, and behind nginx + LiteLLM proxy + Redis: what the chain adds.
+"""The same engine with its own keys, limits and ledger, and behind nginx + LiteLLM proxy + Redis: what either adds.
 
     .venv/bin/python bench/gateway.py --litellm VENV/bin/litellm --json FILE
 
 Needs nginx and redis-server (apt-get install nginx-light redis-server), and LiteLLM in an environment of its own
-(python3 -m venv VENV && VENV/bin/pip install 'litellm[proxy]' redis). Chain: nginx forwards to one LiteLLM worker with
-a master key, Redis counting its limits of requests and tokens, and JSON request logs; its key database is left out,
-since that needs an engine (Prisma's) that is downloaded when it starts. The server's engine is the mock with one step
-a millisecond, so what is measured is everything but arithmetic. All of it listens on loopback. About 2 minutes.
+(python3 -m venv VENV && VENV/bin/pip install 'litellm[proxy]' redis). Chain: nginx, which writes a JSON request log,
+forwards to one LiteLLM worker with a master key, Redis counting its limits of requests and tokens; its key database is
+left out, since that needs an engine (Prisma's) that is downloaded when it starts. The server's engine is the mock with
+one step a millisecond, eight tokens a request. The same engine is measured first without keys, limits and ledger, and
+what the others take beyond that is what they add. All of it listens on loopback. About 3 minutes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import http.client
+import itertools
 import json
+import math
 import os
+import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -36,6 +41,9 @@ START_S = 120.0
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 WORKERS = 8
+ROUNDS = 4
+ADDED = ("p50_ms", "p99_ms", f"p50_ms_of_{WORKERS}", f"p99_ms_of_{WORKERS}", "cpu_ms", "memory_mb")
+Row = dict[str, float | str | int]
 
 
 @dataclass
@@ -56,7 +64,7 @@ def main() -> int:
         "--litellm", metavar="PATH", default=shutil.which("litellm"), help="default: the one on the path"
     )
     parser.add_argument(
-        "--requests", type=int, default=2000, help=f"for each chain, by {WORKERS} workers; default 2000"
+        "--seconds", type=float, default=20.0, help=f"of load for each, by one client and by {WORKERS}; default 20"
     )
     parser.add_argument("--json", metavar="FILE", type=Path)
     options = parser.parse_args()
@@ -66,22 +74,46 @@ def main() -> int:
             f"needs {', '.join([*missing, *(() if options.litellm else ['--litellm'])])}; see --help", file=sys.stderr
         )
         return 2
-    print("about 2 minutes ...", flush=True)
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for chain in (direct(Path(folder)), behind(Path(folder), options.litellm)):
-            with chain as started:
-                print(f"{started.name}: {options.requests} requests ...", flush=True)
-                rows.append(measure(started, options.requests))
-    show(rows)
+    print(f"about {math.ceil((6 * options.seconds + 60) / 60)} minutes ...", flush=True)
+    load_average = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        begun = (bare(), direct(Path(folder)), behind(Path(folder), options.litellm))
+        chains = [stack.enter_context(chain) for chain in begun]
+        seen = [Seen() for _ in chains]
+        for chain in chains:
+            load(chain, options.seconds / 10, WORKERS)  # not counted
+        for number in range(ROUNDS):  # in turn, so that what else the machine does is everybody's
+            print(f"round {number + 1} of {ROUNDS} ...", flush=True)
+            for chain, counts in zip(chains, seen, strict=True):
+                counts.add(chain, options.seconds / ROUNDS)
+        rows = [counts.row(chain) for chain, counts in zip(chains, seen, strict=True)]
+    compared = compare(*rows)
+    show(rows, compared)
     if options.json:
-        options.json.write_text(json.dumps({"version": 1, "rows": rows}, indent=2) + "\n")
+        told = {
+            "version": 1,
+            "bench": "gateway",
+            "machine": platform.machine(),
+            "cpus": os.cpu_count(),
+            "load_average": load_average,
+            "programs": versions(options.litellm),
+            "rows": rows,
+            "compared": compared,
+        }
+        options.json.write_text(json.dumps(told, indent=1) + "\n")
     return 0
 
 
 @contextlib.contextmanager
+def bare() -> Iterator[Chain]:
+    """The engine behind its port, and nothing else: no keys, no limits, no ledger."""
+    with own_server(MOCK) as (url, pid):
+        yield Chain("engine alone", url, "none", [pid], 1, 0)
+
+
+@contextlib.contextmanager
 def direct(folder: Path) -> Iterator[Chain]:
-    """Keys and limits in the server itself."""
+    """Keys, limits and ledger in the server itself."""
     command = [sys.executable, "-m", "zerolayer", "keys"]
     subprocess.run([*command, "new", str(folder / "keys")], check=True, stdout=subprocess.DEVNULL)
     limits = ["--requests-per-minute", "10000000", "--tokens-per-minute", "1000000000"]
@@ -89,7 +121,7 @@ def direct(folder: Path) -> Iterator[Chain]:
     key = subprocess.run(issue, check=True, capture_output=True, text=True).stdout.strip()
     contract = folder / "contract.toml"
     contract.write_text(f'[tenants]\nkey_set = "{folder}/keys/keyset.json"\nstate = "{folder}/budgets.log"\n')
-    with own_server([*MOCK, "--contract", str(contract)]) as (url, pid):
+    with own_server([*MOCK, "--contract", str(contract), "--ledger", str(folder / "ledger")]) as (url, pid):
         yield Chain("zerolayer", url, key, [pid], 1, lines(contract.read_text()))
 
 
@@ -140,7 +172,8 @@ error_log stderr error;
 pid {folder}/nginx.pid;
 events {{ worker_connections 1024; }}
 http {{
-  access_log {folder}/access.log;
+  log_format json escape=json '{{"time":"$time_iso8601","status":$status,"took":$request_time,"request":"$request"}}';
+  access_log {folder}/access.log json;
   client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
   uwsgi_temp_path {folder}; scgi_temp_path {folder};
   upstream proxy {{ server 127.0.0.1:{proxy}; keepalive 64; }}
@@ -210,36 +243,87 @@ def payload(chain: Chain, number: int) -> bytes:
     return head.encode() + body
 
 
-def measure(chain: Chain, requests: int) -> dict[str, float | str | int]:
-    """One closed loop after a warm-up; processor time and memory of all processes of the chain."""
-    load(chain, max(WORKERS, requests // 10))
-    pids = family(chain.pids)
-    before, started = cpu_s(pids), time.perf_counter()
-    records = load(chain, requests)
-    elapsed = time.perf_counter() - started
-    pids = family(chain.pids)
-    good = [record for record in records if record.ok]
-    took = [(record.end_ns - record.intended_ns) / 1e6 for record in good]
-    return {
-        "chain": chain.name,
-        "ok": len(good),
-        "p50_ms": percentile(took, 50) or 0.0,
-        "p99_ms": percentile(took, 99) or 0.0,
-        "requests_s": len(good) / elapsed,
-        "cpu_ms": 1000 * (cpu_s(pids) - before) / max(1, len(good)),
-        "memory_mb": sum(memory_bytes(pid) for pid in pids) / 1e6,
-        "processes": len(pids),
-        "hops": chain.hops,
-        "config_lines": chain.lines,
-    }
+class Seen:
+    """What was measured of one chain so far."""
+
+    def __init__(self) -> None:
+        self.alone: list[Record] = []
+        self.many: list[Record] = []
+        self.elapsed_s = self.cpu_s = 0.0
+
+    def add(self, chain: Chain, seconds: float) -> None:
+        """One client for a while, then many, with the processor time of all processes."""
+        self.alone += load(chain, seconds, 1)
+        pids = family(chain.pids)
+        before, started = cpu_s(pids), time.perf_counter()
+        self.many += load(chain, seconds, WORKERS)
+        self.elapsed_s += time.perf_counter() - started
+        self.cpu_s += cpu_s(pids) - before
+
+    def row(self, chain: Chain) -> Row:
+        """Its figures."""
+        pids, ok = family(chain.pids), sum(record.ok for record in self.many)
+        return {
+            "chain": chain.name,
+            "ok": ok,
+            "failed": sum(not record.ok for record in self.alone + self.many),
+            "p50_ms": of_good(self.alone, 50),
+            "p99_ms": of_good(self.alone, 99),
+            f"p50_ms_of_{WORKERS}": of_good(self.many, 50),
+            f"p99_ms_of_{WORKERS}": of_good(self.many, 99),
+            "requests_s": ok / self.elapsed_s,
+            "cpu_ms": 1000 * self.cpu_s / max(1, ok),
+            "memory_mb": sum(memory_bytes(pid) for pid in pids) / 1e6,
+            "processes": len(pids),
+            "hops": chain.hops,
+            "config_lines": chain.lines,
+        }
 
 
-def load(chain: Chain, requests: int) -> list[Record]:
+def of_good(records: list[Record], which: float) -> float:
+    """A percentile of what whole replies took, in milliseconds."""
+    return percentile([(record.end_ns - record.intended_ns) / 1e6 for record in records if record.ok], which) or 0.0
+
+
+def load(chain: Chain, seconds: float, workers: int) -> list[Record]:
+    """A closed loop: new requests for so long, and all replies."""
+    until, numbers = time.monotonic() + seconds, itertools.count()
     loop = LoadLoop(chain.url)
     try:
-        return loop.closed([payload(chain, number) for number in range(requests)], WORKERS)
+        payloads = (payload(chain, number) for number in numbers)
+        return loop.closed(itertools.takewhile(lambda _: time.monotonic() < until, payloads), workers)
     finally:
         loop.close()
+
+
+def compare(alone: Row, own: Row, other: Row) -> dict[str, dict[str, float]]:
+    """What either adds to the engine alone, where that is a cost, and how many times as much the chain is."""
+    table = {}
+    for name, value in alone.items():
+        if name in ("chain", "ok", "failed"):
+            continue
+        base = float(value) if name in ADDED else 0.0
+        ours, theirs = float(own[name]) - base, float(other[name]) - base
+        shown = f"added {name}" if name in ADDED else name
+        ratio = theirs / ours if ours > 0 else math.nan
+        table[shown] = {"zerolayer": ours, "chain": theirs, "times": ratio}
+    return table
+
+
+def versions(litellm: str) -> dict[str, str]:
+    """What was compared with."""
+    said = {}
+    package = "import importlib.metadata; print(importlib.metadata.version('litellm'))"
+    commands = {
+        "nginx": ["nginx", "-v"],
+        "redis": ["redis-server", "-v"],
+        "litellm": [str(Path(litellm).with_name("python")), "-c", package],
+    }
+    for name, command in commands.items():
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        found = re.search(r"\d+\.\d+\.\d+", result.stdout + result.stderr)
+        said[name] = found[0] if found else "unknown"
+    return said
 
 
 def family(pids: list[int]) -> list[int]:
@@ -274,15 +358,15 @@ def lines(text: str) -> int:
     return sum(bool(line.strip()) for line in text.splitlines())
 
 
-def show(rows: list[dict[str, float | str | int]]) -> None:
-    """Both, and the chain as a multiple."""
-    own, other = rows
-    print(f"\n{'':<16}{own['chain']:>14}{other['chain']:>26}{'times':>9}")
-    for name, value in own.items():
-        if isinstance(value, str):
-            continue
-        ratio = float(other[name]) / value if value else 0.0
-        print(f"{name:<16}{value:>14.2f}{float(other[name]):>26.2f}{ratio:>9.2f}")
+def show(rows: list[Row], compared: dict[str, dict[str, float]]) -> None:
+    """All three, then what either adds, with the chain as a multiple."""
+    print(f"\n{'':<22}" + "".join(f"{row['chain']:>26}" for row in rows))
+    for name, value in rows[0].items():
+        if not isinstance(value, str):
+            print(f"{name:<22}" + "".join(f"{float(row[name]):>26.2f}" for row in rows))
+    print(f"\n{'':<22}{'zerolayer':>26}{'chain':>26}{'times':>10}")
+    for name, figures in compared.items():
+        print(f"{name:<22}{figures['zerolayer']:>26.3f}{figures['chain']:>26.3f}{figures['times']:>10.2f}")
 
 
 if __name__ == "__main__":

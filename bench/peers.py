@@ -51,6 +51,12 @@ class Peer:
         return {**os.environ, **{name: os.path.expandvars(value) for name, value in self.env.items()}}
 
 
+def read_peers(path: Path) -> list[Peer]:
+    """The peers that a file such as ``bench/peers.toml`` lists."""
+    listed = tomllib.loads(path.read_text())["peer"]
+    return [Peer(peer["name"], tuple(peer["command"]), peer.get("env", {})) for peer in listed]
+
+
 def own(name: str, weights: str, slots: int) -> Peer:
     """zerolayer itself, installed beside this interpreter."""
     command = (sys.executable, "-m", "zerolayer", "serve", "--host", "127.0.0.1", "--port", "{port}")
@@ -164,8 +170,7 @@ def main() -> None:
     parser.add_argument("--json-out", type=Path)
     given = parser.parse_args()
     ours = [own(f"zerolayer {mode}", mode, given.slots) for mode in given.weights.split(",") if mode]
-    listed = tomllib.loads(given.peers.read_text())["peer"]
-    peers = [Peer(peer["name"], tuple(peer["command"]), peer.get("env", {})) for peer in listed]
+    peers = read_peers(given.peers)
     arguments = ["--closed", given.closed, "--open", "", *(["--retry"] if given.retry else [])]
     bench, processes = Bench(parse_serve([*arguments, "--per-worker", str(given.per_worker)])), []
     for number in range(1, given.rounds + 1):

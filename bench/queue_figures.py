@@ -41,7 +41,9 @@ def figures(records: Sequence[Record], alone: Alone, grace_ms: float) -> dict[st
     refused = [(answered - sent) / 1e6 for record in records for sent, answered, _ in record.attempts]
     start, last = min(record.intended_ns for record in records), max(record.intended_ns for record in records)
     span = max(record.end_ns for record in records) - start
-    arriving = sum(record.end_ns <= last for record in served) / (last - start) * 1e9 if last > start else 0.0
+    at_once = whole_ms([record for record in served if not record.attempts])
+    full = start + int(alone.beside * 1e6)  # from then on the slots can all be in use
+    arriving = sum(full < record.end_ns <= last for record in served) / (last - full) * 1e9 if last > full else 0.0
     p50, p99 = percentile(whole, 50), percentile(whole, 99)
     late = [record for record in records if record.status == 504 or record.error == "error event"]
     return {
@@ -60,7 +62,9 @@ def figures(records: Sequence[Record], alone: Alone, grace_ms: float) -> dict[st
         "E2E p50 ms": p50,
         "E2E p99 ms": p99,
         "P99/P50": p99 / p50 if p50 and p99 else None,
+        "P99/P50 of those admitted at once": ratio(at_once, 99, 50),
         "P50/S0": p50 / idle if p50 and idle else None,
+        "P50/S0 of those admitted at once": (percentile(at_once, 50) or 0.0) / idle if at_once and idle else None,
         "T(slots)/T(1)": alone.slower if idle else None,
         "P99 / P50 among slots": p99 / beside if p99 and beside else None,
         "TTFT p50 ms": percentile(first, 50),
@@ -71,6 +75,18 @@ def figures(records: Sequence[Record], alone: Alone, grace_ms: float) -> dict[st
         "refusal p99 ms": percentile(refused, 99),
         **bookings(records, grace_ms),
     }
+
+
+def ratio(times: Sequence[float], high: float, low: float) -> float | None:
+    """One percentile over another."""
+    over, under = percentile(times, high), percentile(times, low)
+    return over / under if over and under else None
+
+
+def steady_rate(records: Sequence[Record], workers: int) -> float:
+    """Requests a second of a closed loop, without its first and its last requests: while all workers are busy."""
+    ends = sorted(record.end_ns for record in records)
+    return (len(ends) - 2 * workers) / (ends[-workers - 1] - ends[workers - 1]) * 1e9
 
 
 def bookings(records: Sequence[Record], grace_ms: float) -> dict[str, Any]:
@@ -143,8 +159,9 @@ def verdicts(rows: Sequence[Mapping[str, Any]], slots: int) -> list[dict[str, An
         run = f"{row['server']}, {row['run']}: "
         within = row.get("retries within the window")
         if "pulses" in row["run"]:
-            judge(run + "P99/P50", row["P99/P50"], 1.3)
-            judge(run + "P50/S0", row["P50/S0"], 1.5 * (row["T(slots)/T(1)"] or 1.0))
+            for figure, limit in (("P99/P50", 1.3), ("P50/S0", 1.5 * (row["T(slots)/T(1)"] or 1.0))):
+                figure += " of those admitted at once"
+                judge(run + figure, row[figure], limit)
             judge(run + "last end after the first, in prompts", row.get("spread"), 1.2 * (slots - 1))
             if control is not None:
                 judge(run + "refusal p99 over the control's, ms", row["refusal p99 ms"] - control["refusal p99 ms"], 2)
@@ -154,7 +171,7 @@ def verdicts(rows: Sequence[Mapping[str, Any]], slots: int) -> list[dict[str, An
             judge(run + OF_CAPACITY, row[OF_CAPACITY], 0.95, least=True)
             bare = next((o for o in own if o["server"] == row["server"] and o["run"].endswith("nothing booked")), None)
             if bare is not None:
-                judge(run + "lost to bookings", 1 - row["served a second"] / bare["served a second"], 0.05)
+                judge(run + "lost to bookings", 1 - row[OF_CAPACITY] / bare[OF_CAPACITY], 0.05)
         if within:
             judge(run + "retries in their window that were served", row["of them served"] / within, 1.0, least=True)
             outside = row["retries outside"]

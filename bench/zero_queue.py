@@ -3,11 +3,12 @@
 
 Pulses: 64 requests at once, again when all are answered. Poisson: arrivals at 0.5, 0.9 and 1.5 of the capacity, which
 is the best closed-loop rate with as many workers as slots. Clients behave as stock SDKs do: they come back when they
-are told to, at most twice. A stub that refuses everything is the control for refusals.
+are told to, at most twice. A stub that refuses everything is the control for refusals: the same pulses, while the
+server beside it computes for as many other clients as it has slots.
 
     python bench/zero_queue.py                              the bundled model
-    python bench/zero_queue.py --engine mock:step_us=5000 --retries 30000
-    python bench/zero_queue.py --slower --peer vllm=http://127.0.0.1:8100 --json result.json
+    python bench/zero_queue.py --retries 30000              the mock engine, 16 tokens a request
+    python bench/zero_queue.py --slower --peers bench/peers.toml --only "vLLM, both cores" --json result.json
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import itertools
 import json
 import os
 import random
@@ -30,7 +32,8 @@ from figures import percentile, token_times
 from in_process import show
 from lean_client import LoadLoop, Record
 from own_server import free_port, own_server
-from queue_figures import Alone, figures, spread, step_ms, verdicts, whole_ms
+from peers import read_peers, started
+from queue_figures import Alone, figures, spread, steady_rate, step_ms, verdicts, whole_ms
 from serve import Target, Work, arrivals, first_model
 
 ATTEMPTS = 3  # a stock client's: one and two retries
@@ -68,13 +71,14 @@ class Bench:
         """Overload until ``count`` booked retries were made."""
         options, alone = self._options, self._alone(target)
         records: list[Record] = []
-        made = number = 0
+        made, number, begun = 0, 0, time.monotonic()
         while made < count:
             offsets = arrivals(random.Random(f"retries {number}"), 1.3 * alone.capacity, options.duration)
             new = self._open(target, f"retries {number}", offsets)
             records, number = records + new, number + 1
             made += sum(told >= 0 for record in new for _, _, told in record.attempts)
-            print(f"  {made} of {count} booked retries", file=sys.stderr, flush=True)
+            left_s = (count - made) * (time.monotonic() - begun) / max(1, made)
+            print(f"  {made} of {count} booked retries, {max(0.0, left_s):.0f} s left", file=sys.stderr, flush=True)
         self._keep(target, f"{count} retries", records, alone, pid)
 
     def refusals(self, control: str, pulses: int) -> None:
@@ -89,14 +93,13 @@ class Bench:
         self._closed(target, "warm-up", 1, 2)
         lone = self._closed(target, "idle", 1, 8)
         crowd = self._closed(target, "capacity", slots, 6 * slots)
-        span = max(record.end_ns for record in crowd) - min(record.sent_ns for record in crowd)
         first = [(token_times(record)[0] - record.sent_ns) / 1e6 for record in lone if record.arrivals]
         return Alone(
             percentile(whole_ms(lone), 50) or 0.0,
             percentile(first, 50) or 0.0,
             percentile(whole_ms(crowd), 50) or 0.0,
             step_ms(crowd) / step_ms(lone),
-            len(crowd) / span * 1e9,
+            steady_rate(crowd, slots),
         )
 
     def _closed(self, target: Target, label: str, workers: int, count: int) -> list[Record]:
@@ -131,6 +134,29 @@ class Bench:
         for name, value in row.items():
             if name not in ("server", "run") and value is not None:
                 print(f"  {name:40} {value if isinstance(value, int | str | list | dict) else f'{value:.3f}'}")
+
+
+def keep_busy(url: str, options: argparse.Namespace) -> None:
+    """As many clients as slots, each with one request after the other, until the process is ended."""
+    work = Work(options.prompt_words, options.output_tokens, 0.0, options.seed)
+    target = Target("busy", url, first_model(url))
+    with _loop(url) as loop:
+        for number in itertools.count():
+            loop.closed(work.payloads(target, f"busy {number}", 64 * options.slots), options.slots)
+
+
+@contextlib.contextmanager
+def busy(url: str, options: argparse.Namespace) -> Iterator[None]:
+    """The server at ``url`` computes in all slots meanwhile."""
+    sizes = {"slots": options.slots, "prompt-words": options.prompt_words, "output-tokens": options.output_tokens}
+    arguments = [text for name, value in sizes.items() for text in (f"--{name}", str(value))]
+    process = subprocess.Popen([sys.executable, __file__, "--keep-busy", url, *arguments])
+    try:
+        time.sleep(3)  # until all slots run
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def outliers(pid: int) -> list[str]:
@@ -185,8 +211,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Command line; see ``--help``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--engine", default="native", help="of the server started here: native or mock:step_us=N")
+    add("--engine", help="of the server started here: native (default) or mock:step_us=N (default with --retries)")
     add("--peer", action="append", default=[], metavar="NAME=URL", help="another server to measure; repeatable")
+    add("--peers", type=Path, metavar="FILE", help="start and measure these too, one by one; see bench/peers.toml")
+    add("--only", action="append", metavar="NAME", help="of the peers in that file; repeatable")
+    add("--start-s", type=float, default=600.0, help="how long a peer may take to start (default 600)")
+    add("--keep-busy", metavar="URL", help=argparse.SUPPRESS)  # what ``busy`` runs
     add("--slots", type=int, default=16)
     add("--slot-tokens", type=int, default=512)
     add("--pulse", type=int, default=64, help="requests at once (default 64)")
@@ -194,36 +224,48 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--duration", type=float, default=20.0, help="seconds of Poisson arrivals (default 20)")
     add("--retries", type=int, default=0, help="instead: overload until so many retries were made")
     add("--prompt-words", type=int, default=127)
-    add("--output-tokens", type=int, default=64)
+    add("--output-tokens", type=int, help="default 64; 16 with --retries")
     add("--grace-ms", type=float, default=250.0, help="of the server's contract (default 250)")
     add("--seed", type=int, default=1)
     add("--slower", action="store_true", help="once more while something else takes half of every core")
     add("--json", "--json-out", type=Path, metavar="FILE", help="write every figure")
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    given.engine = given.engine or ("mock:step_us=5000" if given.retries else "native")
+    given.output_tokens = given.output_tokens or (16 if given.retries else 64)
+    return given
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and print."""
-    options = parse(arguments)
-    bench = Bench(options)
-    runs = 2 if options.slower else 1
-    about = options.retries / 60 if options.retries else (runs + len(options.peer)) * (60 + 7 * options.duration)
-    print(f"This takes about {about / 60:.0f} minutes.", file=sys.stderr)
+def _measure_own(bench: Bench, options: argparse.Namespace) -> None:
     sizes = ["--slots", str(options.slots), "--slot-tokens", str(options.slot_tokens), "--engine", options.engine]
     with own_server(sizes) as (url, pid):
         target = Target("zerolayer", url, first_model(url))
         if options.retries:
             bench.until_retries(target, options.retries, pid)
-        else:
-            bench.measure(target, pid)
+            return
+        bench.measure(target, pid)
+        with busy(url, options), _control() as control:
+            bench.refusals(control, options.pulses)
     if options.slower:
         with slowed(), own_server(sizes) as (url, pid):
             bench.measure(Target("zerolayer, half the speed", url, first_model(url)), pid)
-    if not options.retries:
-        with _control() as url:
-            bench.refusals(url, options.pulses)
-    for peer in options.peer:
-        name, _, url = peer.partition("=")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    options = parse(arguments)
+    if options.keep_busy:
+        keep_busy(options.keep_busy, options)
+    bench = Bench(options)
+    peers = [] if options.peers is None else read_peers(options.peers)
+    peers = [peer for peer in peers if options.only is None or peer.name in options.only]
+    runs = 1 + options.slower + len(options.peer) + len(peers)
+    about = options.retries / 80 if options.retries else runs * (60 + 7 * options.duration)
+    print(f"This takes about {1 + about / 60:.0f} minutes.", file=sys.stderr)
+    _measure_own(bench, options)
+    for peer in peers:
+        with started(peer, options.start_s) as (url, _, _):
+            bench.measure(Target(peer.name, url, first_model(url)))
+    for name, _, url in (peer.partition("=") for peer in options.peer):
         bench.measure(Target(name, url.rstrip("/"), first_model(url.rstrip("/"))))
     judged = verdicts(bench.rows, options.slots)
     print()

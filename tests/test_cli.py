@@ -78,13 +78,13 @@ def test_help_names_every_flag_with_its_environment_twin(capsys: pytest.CaptureF
         assert f"[{variable(flag)}]" in text
 
 
-def test_a_refused_contract_is_one_message_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_contract_is_one_message_with_its_row_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["contract", "--slots", "0"]) == 2
     printed = capsys.readouterr()
-    assert (
-        printed.err
-        == "zerolayer: flag --slots: context.slots is 0, outside 1 to 1024. Choose a value from 1 to 1024.\n"
-    )
+    assert printed.err.splitlines() == [
+        "zerolayer: flag --slots: context.slots is 0, outside 1 to 1024. Choose a value from 1 to 1024.",
+        "zerolayer: more in docs/troubleshooting.md#contract_error",
+    ]
     assert printed.out == ""
 
 
@@ -94,7 +94,10 @@ def test_a_failed_start_is_one_message_and_exit_code_1(monkeypatch: pytest.Monke
 
     stand_in(monkeypatch, fail)
     assert cli.main(["serve"]) == 1
-    assert capsys.readouterr().err == "zerolayer: Port 8000 is taken. Give --port another one.\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "zerolayer: Port 8000 is taken. Give --port another one.",
+        "zerolayer: more in docs/troubleshooting.md#startup_error",
+    ]
 
 
 def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
@@ -174,6 +177,7 @@ def test_help_imports_neither_server_nor_client_nor_contract() -> None:
         "check.arguments",
         "cluster",
         "cluster.k8s_command",
+        "cluster.ray_command",
         "guard",
         "guard.auth",
         "guard.auth.arguments",

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from zerolayer import contract as contract_module
-from zerolayer.contract import Contract, Effective, find_file, is_loopback, load, model_path, to_json, to_toml
+from zerolayer.contract import Contract, Effective, find_file, load, model_path, to_json, to_toml
+from zerolayer.contract_listen import is_loopback
 from zerolayer.contract_source import FLAGS, fields, key_lines, literal, variable
 from zerolayer.errors import ContractError, StartupError
 
@@ -102,9 +103,15 @@ TEXTS = {
     "certificate": ("chain.pem", "chain.pem"),
     "key": ("key.pem", "key.pem"),
     "client-ca": ("ca.pem", "ca.pem"),
+    "devices": ("0-1,2+4", ("0-1", "2+4")),
+    "peers": ("http://10.0.0.1:8000, dns://llm:8000", ("http://10.0.0.1:8000", "dns://llm:8000")),
+    "address": ("http://10.0.0.2:8000", "http://10.0.0.2:8000"),
+    "node-key": ("node.key", "node.key"),
+    "node": ("http://10.0.0.2:8000", "http://10.0.0.2:8000"),
     "unix": ("/run/zl.sock", "/run/zl.sock"),
     "key-set": ("keys/keyset.json", "keys/keyset.json"),
     "ledger": ("/var/lib/ledger", "/var/lib/ledger"),
+    "traces": ("http://127.0.0.1:4318", "http://127.0.0.1:4318"),
     "log-format": ("json", "json"),
     "access-log": ("yes", True),
 }

@@ -53,6 +53,20 @@ def test_the_installed_wheel_imports_its_own_files(installed: Path) -> None:
     assert Path(path).is_relative_to(installed)
 
 
+def test_the_client_works_where_the_wheel_alone_is_installed(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path, with_pip=True)
+    run(tmp_path / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-deps", wheel, folder=tmp_path)
+    code = """
+from zerolayer import Client
+from zerolayer.client.errors import NotReachable
+try:
+    Client("http://127.0.0.1:9").chat([{"role": "user", "content": "Hi"}], model="m")
+except NotReachable as error:
+    print(error.sent)
+"""
+    assert run(tmp_path / "bin" / "python", "-I", "-c", code, folder=tmp_path).strip() == "False"
+
+
 def test_the_installed_command_runs(installed: Path) -> None:
     assert run(installed / "bin" / "zerolayer", "--version", folder=installed).startswith("zerolayer ")
     assert "slots = 16" in run(installed / "bin" / "zerolayer", "contract", folder=installed)

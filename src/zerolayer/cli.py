@@ -25,8 +25,14 @@ _FLAGS = (
     ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
     ("engine", "KIND", "native, or mock:step_us=5000"),
     ("threads", "N", "compute threads; 0 = what affinity and the cgroup allow"),
+    ("devices", "CORES", "sets of cores, as in 0-3,4-7; each further one is a node of its own"),
+    ("peers", "URLS", "where other nodes are: http://host:port, dns://, dns+srv://, k8s:// or consul://, by commas"),
+    ("address", "URL", "under which other nodes and clients reach this one"),
+    ("node", "URL", "which of tenants.nodes, that share limits, this one is"),
     ("key-set", "FILE", "keyset.json of `zerolayer keys new`; with it every request needs a key"),
+    ("node-key", "FILE", "a key of `zerolayer keys issue --node`, that lets this node in with others"),
     ("ledger", "FOLDER", "where a record of every request goes; off = nowhere"),
+    ("traces", "URL", "OTLP collector that gets a span of each request, as in http://127.0.0.1:4318"),
     ("log-format", "FORMAT", "text or json, on stderr"),
     ("certificate", "FILE", "PEM certificate chain; with it the port speaks TLS 1.3 only"),
     ("key", "FILE", "PEM private key of the certificate"),
@@ -35,6 +41,7 @@ _FLAGS = (
     ("weights", "KIND", "exact = as in the file, int8 = one scale an output, auto = what suits file and processor"),
     ("cors", "ORIGIN", "browser origin that may call, as in https://example.org; may be repeated"),
 )
+_SWITCHES = ("insecure", "access-log")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,12 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         return int(options.run(options))
-    except (ContractError, UsageError) as error:
-        print(f"zerolayer: {error.message}", file=sys.stderr)
-        return 2
     except ZerolayerError as error:
-        print(f"zerolayer: {error.message}", file=sys.stderr)
-        return 1
+        print(f"zerolayer: {error.message}\nzerolayer: more in {error.help}", file=sys.stderr)
+        return 2 if isinstance(error, (ContractError, UsageError)) else 1
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130
@@ -89,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     from zerolayer.cluster.k8s_command import add_k8s
 
     add_k8s(commands)
+    from zerolayer.cluster.ray_command import add_ray
+
+    add_ray(commands)
     from zerolayer.guard.auth.arguments import add_keys
 
     add_keys(commands)
@@ -158,15 +165,19 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _given(options: argparse.Namespace) -> dict[str, str]:
+    """The flags that have a value, by name."""
+    flags = {name: getattr(options, name.replace("-", "_")) for name, _, _ in _FLAGS}
+    flags["cors"] = None if options.cors is None else ",".join(options.cors)
+    return {name: value for name, value in flags.items() if value is not None}
+
+
 def _effective(options: argparse.Namespace) -> Effective:
     """The contract that these flags, this environment and the contract file make; warnings go to stderr."""
     from zerolayer.contract import find_file, load
 
-    flags = {name: getattr(options, name.replace("-", "_")) for name, _, _ in _FLAGS}
-    flags["cors"] = None if options.cors is None else ",".join(options.cors)
-    flags["insecure"] = "true" if options.insecure else None
-    flags["access-log"] = "true" if options.access_log else None
-    given = {name: value for name, value in flags.items() if value is not None}
+    switches = {name: "true" for name in _SWITCHES if getattr(options, name.replace("-", "_"))}
+    given = {**_given(options), **switches}
     effective = load(find_file(options.contract, os.environ, Path()), os.environ, given)
     for warning in effective.warnings:
         print(f"zerolayer: warning: {warning}", file=sys.stderr)
@@ -175,6 +186,11 @@ def _effective(options: argparse.Namespace) -> Effective:
 
 def _serve(options: argparse.Namespace) -> int:
     effective = _effective(options)
+    if len(effective.contract.engine.devices) > 1:
+        from zerolayer.serve.parent import main as parent
+
+        given = _given(options) | ({"contract": options.contract} if options.contract else {})
+        return parent(effective, given, [f"--{name}" for name in _SWITCHES if getattr(options, name.replace("-", "_"))])
     from zerolayer.serve.command import main as serve
 
     return serve(effective)

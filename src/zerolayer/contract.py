@@ -6,7 +6,6 @@ refused, never accepted and ignored. A default never contradicts a value that wa
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -16,8 +15,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, inspect
 
+from zerolayer.contract_cluster import Cluster
 from zerolayer.contract_engine import Engine
-from zerolayer.contract_records import Cache, Ledger, Log
+from zerolayer.contract_listen import WILDCARDS, Listen, is_loopback
+from zerolayer.contract_records import Cache, Ledger, Log, Traces
 from zerolayer.contract_source import (
     DEFAULT,
     NO_FILE,
@@ -139,32 +140,6 @@ class Refusal(Struct, frozen=True):
     message: Annotated[str, Meta(min_length=1, max_length=512)] = "All slots are busy; ask again in {ms} ms."
 
 
-class Listen(Struct, frozen=True):
-    """Where the server is reached. Port 0 lets the system choose."""
-
-    host: Annotated[str, Meta(pattern=r"[0-9A-Za-z.:_-]{1,253}")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
-    admin: Annotated[str, Meta(pattern=r"([0-9A-Za-z._-]{1,253}|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")] = "127.0.0.1:8001"
-    cors: tuple[Annotated[str, Meta(pattern=r"https?://[0-9a-z.\[\]:_-]{1,253}")], ...] = ()  # origins of browser pages
-    insecure: bool = False  # serve other machines without keys
-    idle_s: Annotated[int, Meta(ge=1, le=86_400)] = 60  # seconds without a byte before a connection is closed
-    certificate: Annotated[str, Meta(max_length=4096)] = ""  # PEM chain; with it the port speaks TLS 1.3 only
-    key: Annotated[str, Meta(max_length=4096)] = ""  # PEM private key of the certificate
-    client_ca: Annotated[str, Meta(max_length=4096)] = ""  # PEM; only clients whose certificate it signed may come
-    unix: Annotated[str, Meta(max_length=107)] = ""  # path of a further, local socket, mode 0600, without TLS
-
-    @property
-    def open_to_others(self) -> bool:
-        """Whether other machines may come without a key: by their certificates, or because the operator said so."""
-        return self.insecure or bool(self.client_ca)
-
-    @property
-    def admin_address(self) -> tuple[str, int]:
-        """Host and port of the admin listener."""
-        host, _, port = self.admin.rpartition(":")
-        return host.strip("[]"), int(port)
-
-
 class Contract(Struct, frozen=True):
     """The whole promise; one attribute a section."""
 
@@ -179,10 +154,12 @@ class Contract(Struct, frozen=True):
     tenants: Tenants = Tenants()
     tenant: tuple[Tenant, ...] = ()
     ledger: Ledger = Ledger()
+    traces: Traces = Traces()
     cache: Cache = Cache()
     log: Log = Log()
     listen: Listen = Listen()
     engine: Engine = Engine()
+    cluster: Cluster = Cluster()
 
     @property
     def open_to_others(self) -> bool:
@@ -302,14 +279,6 @@ def _section(name: str, found: Mapping[str, Found]) -> object:
     return found[name].value if name in found else {key: found[f"{name}.{key}"].value for key in fields(kind)}
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``. A name other than ``localhost`` counts as not."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 # What must hold between values: (key that is blamed, whether it holds, remedy).
 _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
     (
@@ -353,9 +322,29 @@ _RULES: tuple[tuple[str, Callable[[Contract], bool], str], ...] = (
         "Nodes that share limits need a key set, and each names itself as it stands in tenants.nodes.",
     ),
     (
+        "cluster.address",
+        lambda contract: (
+            not (contract.cluster.peers or len(contract.engine.devices) > 1)
+            or contract.listen.host not in WILDCARDS
+            or bool(contract.cluster.address or contract.tenants.node)
+        ),
+        "Others cannot reach a node under an address that stands for all: give --address http://HOST:PORT.",
+    ),
+    (
         "refusal.message",
         lambda contract: not re.search(r"[{}]", contract.refusal.message.replace("{ms}", "", 1)),
         "It may hold {ms} once, and no other braces.",
+    ),
+    ("engine.devices", lambda contract: contract.engine.devices_apart, "Name each core once, as in 0-3,4-7."),
+    (
+        "engine.devices",
+        lambda contract: len(contract.engine.devices) < 2 or contract.listen.has_room(len(contract.engine.devices)),
+        "Each device is a node with two ports (docs/nodes.md): give --port and --admin that are apart, and not 0.",
+    ),
+    (
+        "engine.devices",
+        lambda contract: len(contract.engine.devices) < 2 or not contract.tenants.state,
+        "Each device is a node with budgets of its own: leave tenants.state empty.",
     ),
     (
         "program",

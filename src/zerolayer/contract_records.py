@@ -1,4 +1,4 @@
-"""The sections ``[ledger]``, ``[cache]`` and ``[log]`` of the contract: what is written down, kept and told."""
+"""Sections ``[ledger]``, ``[traces]``, ``[cache]`` and ``[log]`` of the contract: what is written down, kept, told."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ class Ledger(Struct, frozen=True):
     keep: Annotated[int, Meta(ge=0, le=100_000_000)] = 0  # segments; the oldest ones leave. 0: all
     audit: AuditLevel = "metadata"  # of every tenant that no [[tenant]] table names
     audit_rules: AuditRules = ("amounts", "dates")  # whose text is kept where the level is "matches"
+
+
+class Traces(Struct, frozen=True):
+    """Where OpenTelemetry spans of requests go: an OTLP collector's address (HTTP, protobuf); empty: nowhere."""
+
+    endpoint: Annotated[str, Meta(pattern=r"(https?://[0-9A-Za-z.\[\]:_/-]{1,1024})?")] = ""
+    share: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0  # of the requests whose client does not say
 
 
 class Cache(Struct, frozen=True):

@@ -6,7 +6,9 @@ prompt, no key and no text of another library ever enters a message that leaves 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+HELP: Final = "docs/troubleshooting.md#"
 
 
 class ZerolayerError(Exception):
@@ -20,10 +22,18 @@ class ZerolayerError(Exception):
     grpc_code: ClassVar[int] = 13
     kind: ClassVar[str] = "server_error"
     code: ClassVar[str] = "internal_error"
+    limit = ""  # the limit that it is about, as a label of ``zerolayer:limit_total``; empty for none
 
-    def __init__(self, message: str, *, param: str | None = None) -> None:
+    def __init__(self, message: str, *, param: str | None = None, limit: str = "") -> None:
         self.message = message
         self.param = param
+        if limit:
+            self.limit = limit
+
+    @property
+    def help(self) -> str:
+        """Where the documentation has its cause and its remedy: the row of its code."""
+        return HELP + self.code
 
     def __str__(self) -> str:
         return self.message
@@ -42,6 +52,15 @@ class ContextTooLong(InvalidRequest):
     """Prompt plus requested tokens do not fit a slot."""
 
     code = "context_length_exceeded"
+    limit = "slot_tokens"
+
+
+class VocabularyChanged(InvalidRequest):
+    """The client's token ids are of another vocabulary than the model's."""
+
+    status = 412
+    grpc_code = 10
+    code = "vocabulary_changed"
 
 
 class Unauthenticated(ZerolayerError):
@@ -126,6 +145,7 @@ class BodyTooLarge(ZerolayerError):
     grpc_code = 8
     kind = "invalid_request_error"
     code = "request_too_large"
+    limit = "body_bytes"
 
 
 class UnsupportedMediaType(ZerolayerError):
@@ -144,6 +164,7 @@ class HeadersTooLarge(ZerolayerError):
     grpc_code = 8
     kind = "invalid_request_error"
     code = "headers_too_large"
+    limit = "head_bytes"
 
 
 class Infeasible(ZerolayerError):
@@ -192,11 +213,11 @@ class RetryLater(ZerolayerError):
     grpc_code = 8
     kind = "rate_limit_error"
 
-    def __init__(self, template: str, *, retry_after_ms: int, ticket: str | None = None) -> None:
+    def __init__(self, template: str, *, retry_after_ms: int, ticket: str | None = None, limit: str = "") -> None:
         self.retry_after_ms = max(1, retry_after_ms)
         self.template = template
         self.ticket = ticket
-        super().__init__(template.replace("{ms}", str(self.retry_after_ms)))
+        super().__init__(template.replace("{ms}", str(self.retry_after_ms)), limit=limit)
 
 
 class SlotsBusy(RetryLater):
@@ -229,13 +250,28 @@ class BeyondHorizon(ZerolayerError):
     code = "beyond_horizon"
 
 
+class DraftRefused(BeyondHorizon):
+    """A request that only fills the prompt cache finds its one place taken. It is never booked."""
+
+    code = "draft_refused"
+
+
 class Unavailable(ZerolayerError):
-    """The server is starting, draining or broken."""
+    """The server is starting, draining or broken.
+
+    A server that drains comes back as another process, and ``retry_after_ms`` is about what that takes. ``peers`` are
+    the URLs of nodes that take the request now.
+    """
 
     status = 503
     grpc_code = 14
     kind = "server_error"
     code = "unavailable"
+    retry_after_ms = 1000
+
+    def __init__(self, message: str, *, param: str | None = None, peers: tuple[str, ...] = ()) -> None:
+        super().__init__(message, param=param)
+        self.peers = peers
 
 
 class EngineFailed(ZerolayerError):

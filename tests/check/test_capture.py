@@ -98,6 +98,20 @@ def test_a_queue_shows_in_the_bursts_of_others(tmp_path: Path) -> None:
     assert [level.size for level in report.captured] == [1, 2, 4, 8]
 
 
+def test_small_bursts_and_a_steady_load_do_not_hide_the_queue_of_large_ones(tmp_path: Path) -> None:
+    """As a capture of one of our own measurements has them: pulses of 4, pulses of 16, and steps."""
+    port, steps, at = iter(range(40_000, 60_000)), list(LONE), 9_000.0
+    for _ in range(8):
+        for size in (4, 16):
+            steps += [part for i in range(size) for part in exchange(at + i * 0.2, next(port), 50.0 + 50 * (i // 4))]
+            at += 3_000.0
+    for i in range(400):
+        steps += exchange(at + i * 12.0 + i % 5, next(port), 50.0 + i % 7)
+    steps.sort(key=lambda step: step[0])
+    report = analyse(read_capture(saved(tmp_path, pcap(steps)), None))
+    assert [finding.kind for finding in report.findings] == [Kind.QUEUE]
+
+
 def test_a_capture_cut_in_a_frame_is_read_up_to_there(tmp_path: Path) -> None:
     assert len(read_capture(saved(tmp_path, pcap(LONE)[:-30]), 8000).phase) == 30
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from check import simulated
 from zerolayer.check.figures import order
 from zerolayer.check.findings import Kind
 from zerolayer.check.report import conclude
+from zerolayer.check.run_file import BASELINE, PULSE, Run
 
 SEEDS = 4
 
@@ -93,6 +97,7 @@ def test_a_healthy_service_is_never_accused(service: simulated.Service) -> None:
 def test_at_most_one_healthy_run_in_100_is_accused() -> None:
     services = [simulated.healthy(cv) for cv in (0.05, 0.15, 0.5, 1.0)] + [simulated.refusing(8)]
     wrong = sum(bool(conclude(simulated.run(service, 1000 + seed))) for service in services for seed in range(200))
+    print(f"{wrong} of 1,000 healthy runs were accused")
     assert wrong <= 10
 
 
@@ -105,6 +110,43 @@ def test_p99_over_p50_does_not_show_a_queue_but_the_order_does() -> None:
     assert p99 / p50 < 2.1
     assert seen is not None
     assert seen.tau > 0.9
+
+
+@pytest.mark.parametrize(
+    ("service", "rate"),
+    [(simulated.shaper(40, burst=200), 80.0), (simulated.fifo(64), 1500.0)],
+    ids=["a burst of 200", "64 slots"],
+)
+def test_a_line_longer_than_the_largest_pulse_shows_in_a_step_that_is_too_much(
+    service: simulated.Service, rate: float
+) -> None:
+    assert found(service, rate=rate, step_s=7.5 if rate < 100 else 1.0, probes=100, repeats=4) == [{Kind.QUEUE}] * SEEDS
+
+
+@pytest.mark.parametrize("service", [simulated.refusing(8), simulated.healthy(0.5)], ids=["refusing", "without limit"])
+def test_a_step_that_is_too_much_accuses_nobody_who_refuses_or_keeps_up(service: simulated.Service) -> None:
+    assert found(service, rate=400.0, step_s=4.0, probes=100, repeats=4) == [set()] * SEEDS
+
+
+def prompts_in_turn(begin_ms: float, prompt_ms: float, answer_ms: float, slots: int) -> Run:
+    """Streams of which each begins ``prompt_ms`` after the one before it, or when one of ``slots`` is free."""
+    rows, at = [(BASELINE, 0, 1, i, 2000.0 * i, begin_ms + i % 5) for i in range(20)], 50_000.0
+    for group in range(1, 5):
+        first = [begin_ms + prompt_ms * i + (begin_ms + answer_ms) * (i // slots) for i in range(16)]
+        rows += [(PULSE, group, 16, i, at, first[i] + group % 3) for i in range(16)]
+        at += 10_000.0
+    run = simulated.build(rows)
+    return replace(run, end=run.first + round(answer_ms * 1000), events=np.full(len(rows), 12))
+
+
+def test_prompts_that_are_read_in_turn_are_no_queue_however_short_the_answers() -> None:
+    findings = conclude(prompts_in_turn(40.0, 42.0, 60.0, slots=99))
+    assert [each.kind for each in findings] == [Kind.SERIAL]
+    assert findings[0].figures["effect_ms"].value > 4 * 100
+
+
+def test_streams_that_begin_together_and_then_wait_for_slots_are_a_queue() -> None:
+    assert [each.kind for each in conclude(prompts_in_turn(40.0, 1.0, 60.0, slots=4))] == [Kind.QUEUE]
 
 
 def test_a_steady_load_hides_the_queue_that_a_pulse_shows() -> None:

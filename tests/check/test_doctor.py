@@ -46,6 +46,15 @@ POOR = [
     (doctor.accept_overflows, [("proc/net/netstat", "TcpExt: A ListenOverflows\nTcpExt: 9 7")]),
     (doctor.slice_ns, [("proc/sys/kernel/osrelease", "6.8.0-45"), ("proc/self/sched", "se.slice   :   3000000")]),
     (doctor.quota, [OWN_GROUP, (f"{GROUP}/cpu.max", "150000 100000")]),
+    (doctor.quota, [OWN_GROUP, (f"{GROUP}/cpu.max", "max 100000"), ("sys/fs/cgroup/cpu.max", "150000 100000")]),
+    (
+        doctor.quota,
+        [
+            ("proc/self/cgroup", "4:cpu,cpuacct:/a"),
+            ("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "50000"),
+            ("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000"),
+        ],
+    ),
     (doctor.quota, [OWN_GROUP, (f"{GROUP}/cpu.max", "200000 100000"), (f"{GROUP}/cpu.stat", "nr_throttled 4")]),
     (doctor.governor, [("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave")]),
     (doctor.instructions, [("proc/cpuinfo", "flags\t: sse2 avx2")]),

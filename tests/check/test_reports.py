@@ -11,11 +11,12 @@ from dataclasses import replace
 import pytest
 
 from check import simulated
+from zerolayer.check.figures import levels
 from zerolayer.check.html_report import html
 from zerolayer.check.json_report import to_json
-from zerolayer.check.live_view import LiveView, sparkline
+from zerolayer.check.live_view import Lines, LiveView, sparkline
 from zerolayer.check.report import Limit, Report, analyse
-from zerolayer.check.run_file import Run, TargetInfo
+from zerolayer.check.run_file import STEP, Run, TargetInfo
 from zerolayer.check.text_report import text
 
 QUEUED = simulated.run(simulated.fifo(8), repeats=4)
@@ -110,8 +111,12 @@ def test_a_hostile_address_stays_text() -> None:
 
 def test_the_live_line_shows_progress_and_ends_with_a_line_feed() -> None:
     screen = io.StringIO()
-    view = LiveView(screen)
+    now = iter(range(0, 10**12, 10**9))
+    view = LiveView(screen, lambda: next(now))
+    view.note("About a minute.")
     view.begin("pulse", 2)
+    assert "0/2" in screen.getvalue()
+    view.wait()
     view.show(1, [50.0, 60.0])
     view.show(2, [55.0])
     view.close()
@@ -124,3 +129,17 @@ def test_the_tiny_histogram_is_as_wide_whatever_it_shows() -> None:
     import numpy as np
 
     assert {len(sparkline(np.array(values))) for values in ([1.0], [1.0, 900.0], [5.0] * 9, [])} == {30}
+
+
+def test_steps_of_a_slow_service_are_told_apart_though_their_rates_round_to_the_same() -> None:
+    rows = [(STEP, group, 1, i, 10_000.0 * group + i * 900.0, 300.0) for group in (1, 2) for i in range(5)]
+    assert [level.achieved.n for level in levels(simulated.build(rows), STEP)] == [4, 4]
+
+
+def test_a_log_gets_a_line_for_each_phase_as_it_begins() -> None:
+    log, now = io.StringIO(), iter(range(0, 10**12, 10**9))
+    lines = Lines(log, lambda: next(now))
+    lines.begin("pulse", 70)
+    lines.show(1, [50.0])
+    lines.begin("replay", 1)
+    assert log.getvalue() == "   1 s  pulses, 70 at most\n   2 s  trace\n"

@@ -36,7 +36,7 @@ def test_the_file_says_what_it_is(saved: Path) -> None:
 
 def test_a_newer_version_is_refused_with_the_remedy(saved: Path) -> None:
     saved.write_text(saved.read_text().replace(f'"version":{VERSION}', f'"version":{VERSION + 1}', 1))
-    with pytest.raises(InputFileError, match=r"version 3, newer than 2.*Update"):
+    with pytest.raises(InputFileError, match=rf"version {VERSION + 1}, newer than {VERSION}.*Update"):
         read(saved)
 
 

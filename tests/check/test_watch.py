@@ -14,8 +14,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "front"))
 from echo_model import EchoEngine, LastMessage
 from echo_service import Service, chat
 
+from zerolayer.check import arguments
 from zerolayer.check.errors import TargetError
-from zerolayer.check.watch import Screen, bar, events, quantile, sparkline, watch
+from zerolayer.check.screen import LATENCIES, Screen, bar, quantile, shade, sparkline
+from zerolayer.check.watch import events, watch
 from zerolayer.client.errors import NotReachable, Refused
 from zerolayer.observe.live import BookingView, Moment, SlotView
 from zerolayer.observe.live import Service as Told
@@ -108,3 +110,86 @@ def test_a_quantile_lies_within_its_bucket():
 
 def test_a_sparkline_shows_even_the_smallest_bucket():
     assert sparkline([0, 1, 1000]) == " ▁█"
+
+
+def minute(**changed: object) -> bytes:
+    """What the record of a server says after a minute with little in it."""
+    counts = {name: [0, 0, 0] for name in LATENCIES}
+    told = {
+        "seconds": 60.0, "wall_us": {}, "stages_us": {}, "histograms": counts, "finished": {"stop": 3}, "refused": {},
+        "steps": {}, "tokens": 60, "bookings": {}, "deadlines": {}, "abandoned": {}, "tenants_us": {}, **changed,
+    }  # fmt: skip
+    return msgspec.json.encode(told)
+
+
+def screen_of(*events: tuple[str, bytes], width: int = 100, height: int = 0) -> list[str]:
+    bounds = dict.fromkeys(LATENCIES, (0.01, 0.1))
+    screen = Screen(width, height)
+    screen.take("service", msgspec.json.encode(Told(1, "m", "1", "mock", 2, 512, "full", bounds)))
+    for name, data in events:
+        screen.take(name, data)
+    screen.take("moment", moment())
+    return screen.lines()
+
+
+def test_the_heat_map_has_a_column_a_second_and_a_row_for_each_bucket_in_use():
+    columns = {name: [[0, 1, 0], [0, 9, 1]] for name in LATENCIES}
+    lines = screen_of(("columns", msgspec.json.encode(columns)), ("minute", minute()))
+    rows = [line.split("|")[1] for line in lines if line.strip().startswith(("<=", "> "))]
+    assert rows == [" ▒", "▒█"]
+    assert any(line.strip().startswith("> 100 ms") for line in lines)
+
+
+def test_a_new_service_begins_a_new_heat_map():
+    columns = msgspec.json.encode({name: [[5, 0, 0]] for name in LATENCIES})
+    again = msgspec.json.encode(Told(1, "m", "2", "mock", 2, 512, "full", dict.fromkeys(LATENCIES, (0.01, 0.1))))
+    lines = screen_of(("columns", columns), ("service", again), ("minute", minute()))
+    assert "first token: nothing in the last 0 s" in lines
+
+
+def test_refusals_are_told_with_what_became_of_their_retries():
+    lines = screen_of(
+        ("minute", minute(refused={"slots_busy": 10}, bookings={"kept": 8, "late": 2, "no_show": 1, "early": 0}))
+    )
+    assert "refused: slots_busy 10" in lines
+    assert "booked starts: came and served 8, too late 2, did not come 1" in lines
+    assert "retries: 1.00 for a refusal, 80.0 % of those that came served" in lines
+
+
+def test_tenants_and_the_fullest_budgets_are_told_once_there_are_keys():
+    budgets = msgspec.json.encode([["acme 0a1b2c3d", "requests_per_minute", 57, 60]])
+    lines = screen_of(("minute", minute(tenants_us={"_idle": 750, "acme": 250})), ("budgets", budgets))
+    assert any("idle 75.0 %  acme 25.0 %" in line for line in lines)
+    assert "[##########] acme 0a1b2c3d, requests a minute: 57 of 60" in lines
+
+
+def test_without_keys_nobody_is_told_of_tenants():
+    lines = screen_of(("minute", minute(tenants_us={"_idle": 750, "_anyone": 250})))
+    assert not any("tenant" in line for line in lines)
+
+
+@pytest.mark.parametrize("height", [8, 12, 20, 24, 60])
+def test_a_picture_is_never_higher_than_the_terminal(height):
+    columns = {name: [[1, 1, 1]] * 60 for name in LATENCIES}
+    lines = screen_of(("columns", msgspec.json.encode(columns)), ("minute", minute()), height=height)
+    assert len(lines) <= height
+    assert lines[0].startswith("zerolayer")
+
+
+def test_a_shade_is_blank_for_nothing_only():
+    assert shade(0, 10) == " "
+    assert shade(1, 10_000) == "░"
+    assert shade(10, 10) == "█"
+
+
+def test_events_are_lines_of_json_for_programs(echo):
+    out = io.StringIO()
+    assert watch(f"http://127.0.0.1:{echo.server.admin_port}", once=True, json=True, out=out) == 0
+    told = [msgspec.json.decode(line) for line in out.getvalue().splitlines()]
+    assert {each["version"] for each in told} == {1}
+    assert [each["event"] for each in told][:2] == ["service", "columns"]
+    assert told[-1]["event"] == "moment"
+
+
+def test_the_command_offers_the_latencies_that_there_are():
+    assert arguments._LATENCIES == LATENCIES

@@ -9,6 +9,8 @@ from contextlib import suppress
 
 import pytest
 
+from client.nursery import Nursery
+
 
 class ScriptedServer:
     """Answers connection after connection with the next reply of its script, then closes it; keeps the requests."""
@@ -99,3 +101,11 @@ class Http:
         "x-should-retry: true",
         "x-zl-ticket: t1",
     )
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Starts servers of four slots whose steps sleep for 4 ms."""
+    nursery = Nursery("mock:step_us=4000", 4)
+    yield nursery
+    nursery.close()

@@ -12,9 +12,11 @@ import time
 
 import pytest
 
+from client.http2_server import soon
 from zerolayer import AsyncClient, Client
 from zerolayer.client.address import Address, Patience
 from zerolayer.client.errors import BadReply, CutStream, DeadlinePassed, NotReachable, Refused
+from zerolayer.client.request import Options, Question
 from zerolayer.client.service import Clocks
 from zerolayer.client.transport import get
 
@@ -164,6 +166,15 @@ def test_a_deadline_is_told_to_the_server_and_kept_without_it(silent) -> None:
     assert 0 < int(told) <= 200
 
 
+def test_asking_for_the_models_name_is_within_the_deadline(silent) -> None:
+    async def ask() -> None:
+        with pytest.raises(DeadlinePassed):
+            await AsyncClient(silent.url).chat(HI, deadline_ms=100).answer()
+
+    asyncio.run(ask())
+    assert silent.request.startswith(b"GET /v1/models")
+
+
 def test_the_synchronous_client_keeps_its_deadline_too(silent) -> None:
     with pytest.raises(DeadlinePassed):
         Client(silent.url).chat(HI, model="m", deadline_ms=100)
@@ -202,8 +213,8 @@ def test_waits_are_told_and_slept_on_the_given_clock(scripted, http) -> None:
         now[0] += round(seconds * 1e9)
 
     async def ask() -> None:
-        clocks = Clocks(lambda: now[0], lambda: 0)
-        client = AsyncClient(scripted(http.busy, http.hello).url, clocks=clocks, sleep=sleep, on_wait=told.append)
+        clocks = Clocks(lambda: now[0], lambda: 0, sleep)
+        client = AsyncClient(scripted(http.busy, http.hello).url, clocks=clocks, on_wait=told.append)
         await client.chat(HI, model="m").answer()
 
     asyncio.run(ask())
@@ -211,16 +222,57 @@ def test_waits_are_told_and_slept_on_the_given_clock(scripted, http) -> None:
 
 
 @pytest.mark.parametrize("name", ["Client", "AsyncClient"])
-def test_the_clients_import_nothing_but_the_standard_library_and_their_own_room(name) -> None:
-    code = (
-        f"import sys; before = set(sys.modules); from zerolayer import {name}; new = set(sys.modules) - before;"
-        "tops = {n.split('.')[0] for n in new} - sys.stdlib_module_names - {'zerolayer'};"
-        "own = {n for n in new if n.startswith('zerolayer.')"
-        " and not n.startswith(('zerolayer.client', 'zerolayer.errors'))};"
-        "print(sorted(tops | own))"
-    )
+def test_the_clients_import_nothing_but_the_standard_library_their_own_room_and_pure_words_of_the_wire(name) -> None:
+    code = f"""
+import sys
+before = set(sys.modules)
+from zerolayer import {name}
+new = set(sys.modules) - before
+foreign = {{module.split(".")[0] for module in new}} - sys.stdlib_module_names - {{"zerolayer"}}
+allowed = ("zerolayer.client", "zerolayer.errors", "zerolayer.wire.http2_frames", "zerolayer.wire.protobuf")
+own = {{module for module in new if module.startswith("zerolayer.") and not module.startswith(allowed)}}
+print(sorted(foreign | own - {{"zerolayer.wire"}}))
+"""
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_a_booking_is_given_back_to_its_node_when_another_one_starts_at_once(scripted, http) -> None:
+    booking = http.busy.replace(b"retry-after-ms: 120", b"retry-after-ms: 5000")
+    refusing, answering = scripted(booking, http.whole("204 No Content", b"")), scripted(http.hello)
+
+    async def ask() -> None:
+        async with AsyncClient([refusing.url, answering.url]) as client:
+            nodes = client._service.nodes
+            messages = next(
+                [{"role": "user", "content": str(number)}]
+                for number in range(1000)
+                if nodes.choose(0, Question(Options("m"), [{"role": "user", "content": str(number)}]).prefix)
+                == refusing.url
+            )
+            answer = await client.chat(messages, model="m").answer()
+            assert answer.attempts.nodes == (refusing.url, answering.url)
+
+    asyncio.run(ask())
+    assert refusing.requests[1].startswith(b"DELETE /v1/bookings/t1 HTTP/1.1")
+
+
+def test_a_caller_that_leaves_while_it_waits_gives_its_booking_back(scripted, http) -> None:
+    booking = http.busy.replace(b"retry-after-ms: 120", b"retry-after-ms: 5000")
+    server = scripted(booking, http.whole("204 No Content", b""))
+
+    async def ask() -> None:
+        waits: list[int] = []
+        async with AsyncClient(server.url, on_wait=waits.append) as client:
+            task = asyncio.create_task(client.chat(HI, model="m").answer())
+            await soon(lambda: waits)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (client.statistics.calls, client.statistics.failed) == (1, 1)
+
+    asyncio.run(ask())
+    assert server.requests[1].startswith(b"DELETE /v1/bookings/t1 HTTP/1.1")
 
 
 def test_a_node_that_answers_nonsense_is_replaced(scripted, http) -> None:

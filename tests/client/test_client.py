@@ -24,9 +24,9 @@ class FakeTime:
 
     @property
     def clocks(self) -> Clocks:
-        return Clocks(lambda: self.now_ns, lambda: self.now_ns)
+        return Clocks(lambda: self.now_ns, lambda: self.now_ns, self.sleep)
 
-    def sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now_ns += int(seconds * 1e9)
 
@@ -73,7 +73,7 @@ def test_the_first_model_is_asked_for_once_and_used(scripted, http) -> None:
 
 def test_a_busy_server_is_asked_again_at_the_promised_millisecond_with_the_same_bytes(scripted, http) -> None:
     server, time, told = scripted(http.busy, http.busy, http.hello), FakeTime(), []
-    client = Client(server.url, clocks=time.clocks, sleep=time.sleep, on_wait=told.append)
+    client = Client(server.url, clocks=time.clocks, on_wait=told.append)
     assert "".join(client.chat(HI, model="m")) == "Hello é"
     assert time.slept == [0.12, 0.12]
     assert told == [120, 120]
@@ -84,9 +84,7 @@ def test_a_busy_server_is_asked_again_at_the_promised_millisecond_with_the_same_
 
 def test_waits_end_with_the_retry_budget(scripted, http) -> None:
     time = FakeTime()
-    client = Client(
-        scripted(http.busy, http.busy, http.busy).url, retry_budget_ms=300, clocks=time.clocks, sleep=time.sleep
-    )
+    client = Client(scripted(http.busy, http.busy, http.busy).url, retry_budget_ms=300, clocks=time.clocks)
     with pytest.raises(Refused) as caught:
         client.chat(HI, model="m")
     assert time.slept == [0.12, 0.12]
@@ -96,15 +94,16 @@ def test_waits_end_with_the_retry_budget(scripted, http) -> None:
 
 def test_a_refusal_that_forbids_a_retry_is_not_retried(scripted, http) -> None:
     reply = http.whole("429 Too Many Requests", b"{}", "retry-after-ms: 5", "x-should-retry: false")
+    time = FakeTime()
     with pytest.raises(Refused) as caught:
-        Client(scripted(reply).url, sleep=pytest.fail).chat(HI, model="m")
-    assert caught.value.retry_after_ms is None
+        Client(scripted(reply).url, clocks=time.clocks).chat(HI, model="m")
+    assert (caught.value.retry_after_ms, time.slept) == (None, [])
 
 
 def test_retry_after_in_seconds_is_obeyed_where_milliseconds_are_missing(scripted, http) -> None:
     time = FakeTime()
     reply = http.whole("429 Too Many Requests", b"{}", "retry-after: 2")
-    client = Client(scripted(reply, http.hello).url, clocks=time.clocks, sleep=time.sleep)
+    client = Client(scripted(reply, http.hello).url, clocks=time.clocks)
     list(client.chat(HI, model="m"))
     assert 2.0 < time.slept[0] <= 2.05  # a time that nobody booked: spread, as others were told the same
 
@@ -140,6 +139,17 @@ def test_a_connection_that_breaks_in_a_stream_is_not_an_answer(scripted, http) -
     assert next(stream) == "Hel"
     with pytest.raises(CutStream, match="broke off"):
         next(stream)
+
+
+def test_bytes_that_are_damaged_on_their_way_cut_the_answer_and_its_node_is_left_out(scripted, http) -> None:
+    text = b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n'
+    damaged = http.chunked(text, b"data: {\x00\x01", b"\n\n", end=False)
+    client = Client(scripted(damaged).url)
+    stream = client.chat(HI, model="m")
+    assert next(stream) == "Hel"
+    with pytest.raises(CutStream, match="damaged"):
+        next(stream)
+    assert (client.statistics.cut, client._client._service.nodes[client.nodes[0]].failures) == (1, 1)
 
 
 def test_an_error_inside_a_stream_is_raised(scripted, http) -> None:
@@ -207,4 +217,4 @@ def test_the_key_goes_along_and_is_never_shown(scripted, http) -> None:
     client = Client(server.url, api_key="sk-zl1-secret")
     list(client.chat([{"role": "user", "content": "Hi"}]))
     assert all(b"authorization: bearer sk-zl1-secret" in request.lower() for request in server.requests)
-    assert "secret" not in repr(client._service.addresses)
+    assert "secret" not in repr(client._client._service.addresses)

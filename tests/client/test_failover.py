@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
-from reference.server import _ready, free_port
+from client.nursery import Nursery, Server
 from zerolayer import AsyncClient, Client
 from zerolayer.client.errors import CutStream
 from zerolayer.client.retry import RetryPolicy
@@ -24,51 +21,19 @@ WORKERS = 9  # one more than two nodes have slots for: all three are needed, wha
 PATIENT = RetryPolicy(spare=100)  # a slow machine makes refusals that say nothing about failover
 
 
-@dataclass
-class NodeProcess:
-    port: int
-    process: subprocess.Popen[bytes]
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-
-def start(port: int) -> NodeProcess:
-    arguments = ["--engine", "mock:step_us=10000", "--slots", "4", "--port", str(port)]
-    command = [sys.executable, "-m", "zerolayer", "serve", *arguments, "--admin", f"127.0.0.1:{free_port()}"]
-    return NodeProcess(port, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-
-
-def wait_ready(*nodes: NodeProcess) -> None:
-    deadline = time.monotonic() + 60
-    for node in nodes:
-        while not _ready(node.port, None):
-            assert node.process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-
 @pytest.fixture
-def nodes(running: list[NodeProcess]) -> list[NodeProcess]:
-    """Three nodes in good health, whatever the test before did to them."""
-    for place, node in enumerate(running):
-        if node.process.poll() is not None:
-            running[place] = start(node.port)
-        node.process.send_signal(signal.SIGCONT)
-    wait_ready(*running)
+def nodes(running: list[Server]) -> list[Server]:
+    for node in running:
+        node.ready()
     return running
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[list[NodeProcess]]:
-    running = [start(free_port()) for _ in range(3)]
-    try:
-        yield running
-    finally:
-        for node in running:
-            node.process.kill()
-            node.process.wait()
+def running(nursery: Nursery) -> Iterator[list[Server]]:
+    running = [Server(nursery) for _ in range(3)]
+    yield running
+    for node in running:
+        node.kill()
 
 
 class Load:
@@ -115,10 +80,9 @@ def test_no_call_fails_when_a_node_is_killed_under_load_and_its_return_is_notice
         load = Load(client, WORKERS)
         await load.reach(30)
         assert set(load.answers) == {node.url for node in nodes}
-        nodes[0].process.kill()
-        nodes[0].process.wait()
+        assert nodes[0].end(signal.SIGKILL) == -signal.SIGKILL
         await load.reach(30)
-        nodes[0] = start(nodes[0].port)
+        nodes[0].start()
         await load.reach(5, nodes[0].url)
         await load.stop()
         statistics = client.statistics
@@ -134,10 +98,9 @@ def test_no_call_fails_while_all_nodes_are_restarted_in_turn(nodes) -> None:
         client = AsyncClient([node.url for node in nodes], retry=PATIENT)
         load = Load(client, WORKERS)
         await load.reach(20)
-        for place, node in enumerate(nodes):
-            node.process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(node.process.wait, 20) == 0
-            nodes[place] = start(node.port)
+        for node in nodes:
+            assert await asyncio.to_thread(node.end, signal.SIGTERM) == 0
+            node.start()
             await load.reach(3, node.url)
         await load.stop()
         assert (client.statistics.failed, load.cut) == (0, 0)
@@ -147,10 +110,10 @@ def test_no_call_fails_while_all_nodes_are_restarted_in_turn(nodes) -> None:
 
 def test_a_node_that_hangs_costs_its_calls_no_more_than_the_wait_that_was_allowed(nodes) -> None:
     async def run() -> None:
-        client = AsyncClient([node.url for node in nodes], retry=PATIENT, answer_within_s=2.0, timeout_s=2.0)
+        client = AsyncClient([node.url for node in nodes], retry=PATIENT, answer_within_s=1.0, timeout_s=1.0)
         load = Load(client, WORKERS)
         await load.reach(20)
-        nodes[2].process.send_signal(signal.SIGSTOP)
+        nodes[2].signal(signal.SIGSTOP)
         await load.reach(40)
         await load.stop()
         assert client.statistics.failed == 0

@@ -141,6 +141,28 @@ def test_a_booking_is_left_only_for_a_node_that_said_a_moment_ago_that_it_is_fre
     assert nodes.earlier(2000 * MS, 2500 * MS, asked) is None
 
 
+def test_a_node_that_said_it_is_soon_free_is_asked_where_that_is_well_before_a_booking() -> None:
+    nodes = with_loads(a=Load(0, 500), b=Load(0, 300), c=Load(0, 200))
+    assert nodes.earlier(0, 500 * MS, frozenset("a")) == "c"
+    assert nodes.earlier(0, 210 * MS, frozenset("a")) is None
+
+
+def test_nodes_that_come_are_asked_and_nodes_that_went_only_where_no_other_is_left() -> None:
+    nodes = with_loads(a=Load(4, 0), b=Load(4, 0), c=Load(4, 0))
+    nodes.update(["c", "d"])
+    assert nodes.listed == ["c", "d"]
+    assert {nodes.choose(0, b"%d" % number) for number in range(50)} == {"c", "d"}
+    assert nodes.choose(0, without=frozenset("cd")) in {"a", "b"}
+
+
+def test_what_others_say_of_a_node_counts_until_it_says_something_itself() -> None:
+    nodes = with_loads(a=Load(0, 300), b=Load(0, 300))
+    nodes.told("c", 5, Load(0, 100))
+    assert nodes.choose(0) == "c"
+    nodes.told("a", -5, Load(9, 0))
+    assert nodes["a"].load.free == 0
+
+
 def test_a_node_that_says_it_is_away_is_left_out_until_then() -> None:
     nodes = with_loads(a=Load(4, 0))
     nodes.away("a", 700)

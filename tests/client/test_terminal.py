@@ -35,6 +35,7 @@ def test_json_is_one_object_with_a_version(scripted, http, capsys: pytest.Captur
         "completion_tokens": 2,
         "stages_us": {"read": 3},
         "program": "greedy",
+        "cached_tokens": 0,
     }
 
 

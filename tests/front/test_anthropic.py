@@ -107,6 +107,15 @@ def test_an_answer_that_fills_its_slot_says_so(serve):
     assert message["usage"]["output_tokens"] == 64 - 41
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_the_deadline_bounds_ends_at_max_tokens(serve, stream):
+    service = serve(step_us=5_000, section={"max_tokens": 400})
+    reply = service.ask(ask("a" * 90, max_tokens=32_000, deadline_ms=400, stream=stream))
+    message = events(reply)[-2] if stream else reply.json
+    assert message["zerolayer"]["max_tokens"] < 90
+    assert (message["delta"] if stream else message)["stop_reason"] == "max_tokens"
+
+
 @pytest.mark.parametrize("length", [100, 5000])
 def test_a_prompt_over_the_slot_is_too_long_in_the_words_that_clients_look_for(serve, length):
     reply = serve(slot_tokens=64).ask(ask("a" * length, max_tokens=16))

@@ -155,7 +155,7 @@ WRONG = [
     ({"model": "echo", "messages": "text"}, 400, "invalid_request"),
     ({"model": "echo", "messages": []}, 400, "invalid_request"),
     ({"model": "echo", "messages": [{"role": "user", "content": "a"}], "temperature": 3}, 400, "invalid_request"),
-    ({"model": "echo", "messages": [{"role": "user", "content": "a"}], "max_tokens": 0}, 400, "invalid_request"),
+    ({"model": "echo", "messages": [{"role": "user", "content": "a"}], "max_tokens": -1}, 400, "invalid_request"),
     ({"model": "echo", "messages": [{"role": "user", "content": "a"}], "max_tokens": "5"}, 400, "invalid_request"),
     ({"model": "echo", "messages": [{"role": "user", "content": "a"}], "top_p": -1}, 400, "invalid_request"),
     ({"model": "none", "messages": [{"role": "user", "content": "a"}]}, 404, "model_not_found"),

@@ -48,6 +48,15 @@ def test_the_longest_gap_between_two_tokens_is_advertised(serve):
     assert card["zerolayer"]["worst_stall_ms"] >= 1
 
 
+@pytest.mark.parametrize(("gap_ms", "status"), [(53, 429), (200, 200)])
+def test_a_prompt_is_read_beside_a_stream_only_where_its_cadence_allows_for_it(serve, gap_ms, status):
+    service = serve(slots=2, step_us=50_000)  # a step takes 50 ms, one with somebody's prompt 55 at most
+    with service.connect() as stream:
+        stream.sendall(chat("a", f"x-slo-tpot-ms: {gap_ms}", stream=True, max_tokens=100, ignore_eos=True))
+        expect_soon(lambda: service.running() == 1)
+        assert service.ask(chat("b", max_tokens=1)).status == status
+
+
 def test_a_machine_that_is_slower_than_the_contract_serves_and_tells_what_it_can_keep(serve):
     service = serve(step_us=300_000)  # between two tokens the contract allows 250 ms
     reply = service.ask(chat("hi", max_tokens=2))

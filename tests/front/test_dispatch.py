@@ -125,7 +125,7 @@ def test_cancelling_twice_is_one_letter(bench):
 def test_a_cancelled_slot_is_refused_with_the_shortest_wait(bench):
     slots = [bench.start(Request()) for _ in range(2)]
     bench.dispatcher.cancel(slots[0])
-    assert bench.slots.next_free_ms() == 1
+    assert bench.slots.next_open_ms() == 1
 
 
 def test_a_failed_step_fails_its_requests_and_frees_their_slots(bench):

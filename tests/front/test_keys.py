@@ -17,6 +17,7 @@ from zerolayer.guard.auth.key_files import KEY_SET
 from zerolayer.guard.auth.signing import KeyFolder, Wish
 from zerolayer.guard.auth.throttle import BURST
 from zerolayer.guard.identity import Quota
+from zerolayer.serve.running import _SWEEP_S
 
 ASK = [{"role": "user", "content": "Say this."}]
 PATHS = [
@@ -109,6 +110,28 @@ def test_a_model_that_the_key_may_not_use_is_forbidden(serve, keys):
     assert caught.value.param == "model"
 
 
+@pytest.mark.parametrize("header", ["x: y", "anthropic-version: 2023-06-01"])
+def test_a_key_is_told_only_of_models_that_it_may_use(serve, keys, header):
+    issued = [keys.key(models=models) for models in ((), ("alias",), ("other",))]
+    service = serve(key_set=str(keys.folder / KEY_SET), aliases=("alias",))
+
+    def told(key: str) -> list[str]:
+        names = [card["id"] for card in service.ask(get("/v1/models", bearer(key), header)).json["data"]]
+        for name in ("echo", "alias"):
+            status = service.ask(get(f"/v1/models/{name}", bearer(key), header)).status
+            assert status == (200 if name in names else 404)
+        return names
+
+    assert [told(key) for key in issued] == [["echo", "alias"], ["alias"], []]
+
+
+def test_where_any_name_will_do_a_key_is_told_its_own(serve, keys):
+    key = keys.key(models=("gpt-4o-mini",))
+    service = serve(key_set=str(keys.folder / KEY_SET), aliases=("*",))
+    listed = service.ask(get("/v1/models", bearer(key)))
+    assert [card["id"] for card in listed.json["data"]] == ["gpt-4o-mini"]
+
+
 def test_an_error_has_anthropics_shape_for_anthropics_clients(service):
     reply = service.ask(post("/v1/messages", {}, "anthropic-version: 2023-06-01", "x-api-key: sk-wrong"))
     assert reply.status == 401
@@ -149,8 +172,25 @@ def test_grpc_reads_the_key_from_the_metadata(service, keys):
         assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"") == b"\x08\x01"
 
 
-def test_a_revoked_key_is_refused_within_a_second_on_an_open_http2_connection(service, keys):
-    key = keys.key()
+class Looks:
+    """Counts how often the server looks whether its key files have changed."""
+
+    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = 0
+        keyring = service.server.keyring
+        look = keyring.look
+
+        def counted() -> None:
+            self.number += 1
+            look()
+
+        monkeypatch.setattr(keyring, "look", counted)
+
+
+@pytest.mark.parametrize("how", ["key", "tenant", "signer"])
+def test_what_is_revoked_is_refused_within_a_second_on_an_open_http2_connection(service, keys, monkeypatch, how):
+    key, now = keys.key(), int(time.time())
+    looks = Looks(service, monkeypatch)
     with Http2Client(service.connect()) as peer:
 
         def status() -> int:
@@ -158,9 +198,32 @@ def test_a_revoked_key_is_refused_within_a_second_on_an_open_http2_connection(se
             return peer.reply(stream_id)[0]
 
         assert status() == 200
-        identity = next(iter(service.server.keyring.authenticator._known.values()))
-        keys.void(identity.key_id)
+        before = looks.number
+        if how == "key":
+            keys.void(service.server.keyring.authenticator.known(key.encode()).key_id)
+        elif how == "tenant":
+            keys.revoke([], ["acme"], now + 1, now)
+        else:
+            keys.rotate(0, now)  # without an overlap: what the last signing key signed counts no more
         expect_soon(lambda: status() == 401)
+    assert (looks.number - before) * _SWEEP_S < 1
+
+
+def test_a_revoked_key_is_refused_on_an_open_grpc_channel(service, keys):
+    key = keys.key()
+    with grpc.insecure_channel(f"127.0.0.1:{service.port}") as channel:
+        health = channel.unary_unary("/zerolayer.v1.Inference/Health")
+
+        def refused() -> bool:
+            try:
+                health(b"", metadata=(("authorization", f"Bearer {key}"),))
+            except grpc.RpcError as error:
+                return error.code() is grpc.StatusCode.UNAUTHENTICATED
+            return False
+
+        assert not refused()
+        keys.void(service.server.keyring.authenticator.known(key.encode()).key_id)
+        expect_soon(refused)
 
 
 def test_a_head_that_comes_again_is_asked_for_its_key_again(service, keys):

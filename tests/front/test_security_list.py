@@ -1,5 +1,6 @@
-"""The security list, a test a row. Rows about keys are judged with the keys, those about model files in tests/model
-(test_gguf, test_safetensors, test_hf_folder), those about prompts that share a cache in tests/model/test_prefix_cache.
+"""What other inference servers and gateways were attacked by: ``ROWS`` has the tests of each row of that list.
+
+Those of the service as a whole are here; the others stand beside what they test.
 """
 
 from __future__ import annotations
@@ -8,12 +9,77 @@ import ast
 import ipaddress
 import json
 import logging
+import re
 import socket
 import tomllib
 from pathlib import Path
 
 import pytest
 from echo_service import Service, chat, get, post
+
+from reference.listed_tests import not_there
+
+HERE = "front/test_security_list.py::"
+ROWS: dict[int, list[str]] = {
+    1: [  # no template of a client's, and the model's own in a sandbox
+        HERE + "test_1_a_client_cannot_send_a_chat_template",
+        "text/test_jinja_sandbox.py::test_a_hostile_template_only_fails",
+        "text/test_jinja_sandbox.py::test_output_is_limited",
+    ],
+    2: [HERE + "test_2_everything_is_capped_before_it_costs_anything"],
+    3: [HERE + "test_3_no_number_may_be_negative_that_must_not"],
+    4: [  # grammars are bounded in time, size and number, and their compiler is not the client's to choose
+        "text/test_grammar.py::test_a_heavy_schema_is_compiled_or_refused_within_its_limits",
+        "text/test_json_schema_keywords.py::test_a_hostile_schema_costs_little_and_its_own_refusal",
+        "text/test_grammar.py::test_only_the_grammars_used_last_are_kept",
+        "text/test_grammar.py::test_a_client_cannot_change_how_schemas_are_compiled",
+        "front/test_tools.py::test_schemas_are_compiled_on_a_thread_of_their_own_and_once",
+    ],
+    5: [  # prompts are kept apart by tenant, and no tenant fills the cache
+        "model/test_prefix_cache.py::test_another_salt_never_sees_a_prefix",
+        "model/test_prefix_cache.py::test_one_salt_fills_at_most_its_share",
+        "front/test_tenants_apart.py::test_prompts_are_kept_under_the_salt_of_tenant_or_group",
+        "front/test_tenants_apart.py::test_a_sharing_group_is_found_across_its_tenants_and_not_outside",
+    ],
+    6: [
+        HERE + "test_6_nothing_but_the_api_is_on_its_listener",
+        "front/test_keys.py::test_every_path_is_closed_without_a_key",
+        "front/test_api.py::test_metrics_are_not_on_the_service_listener",
+    ],
+    7: ["guard/auth/test_authenticator.py::test_a_key_is_found_by_its_digest_and_not_kept"],
+    8: [HERE + "test_8_and_10_no_database_and_no_pickle_is_near_a_request"],
+    9: [HERE + "test_9_nothing_in_the_server_runs_commands_or_code"],
+    10: [
+        HERE + "test_8_and_10_no_database_and_no_pickle_is_near_a_request",
+        "front/test_leases.py::test_strangers_bytes_are_refused",  # what nodes say to one another
+    ],
+    11: [HERE + "test_11_only_loopback_listens_unless_the_contract_says_otherwise"],
+    12: [HERE + "test_12_no_address_in_a_request_is_ever_fetched"],
+    13: [
+        "model/test_gguf.py::test_a_hostile_file_is_one_clear_error",
+        "model/test_gguf.py::test_changed_bytes_give_a_file_or_one_clear_error",
+        "model/test_safetensors.py::test_any_damage_gives_a_sound_file_or_one_clear_error",
+        "model/test_hf_folder.py::test_any_json_gives_a_description_or_one_clear_error",
+    ],
+    14: [
+        HERE + "test_14_and_15_no_key_prompt_or_body_is_in_an_error_or_in_a_log",
+        HERE + "test_14_what_is_answered_is_not_logged",
+        "front/test_secrets.py::test_no_record_holds_a_key_or_a_prompt",
+        "front/test_secrets.py::test_a_request_id_that_wants_to_forge_a_line_stays_in_its_own",
+        "guard/ledger/test_ledger.py::test_a_changed_byte_is_found",
+    ],
+    15: [HERE + "test_14_and_15_no_key_prompt_or_body_is_in_an_error_or_in_a_log"],
+    16: [
+        HERE + "test_16_there_are_few_dependencies_and_each_has_a_reason",
+        HERE + "test_16_what_is_deployed_is_pinned_by_its_hash",
+    ],
+    17: [
+        "guard/auth/test_authenticator.py::test_a_flood_of_different_wrong_keys_costs_a_bounded_number_of_verifications",
+        "guard/auth/test_authenticator.py::test_a_wrong_signature_is_refused_and_remembered",
+        "front/test_keys.py::test_a_flood_of_wrong_keys_costs_few_verifications_and_keeps_nobody_else_waiting",
+    ],
+    18: ["guard/auth/test_key_format.py::test_scanners_for_secrets_find_a_key"],
+}
 
 SOURCES = Path(__file__).parents[2] / "src" / "zerolayer"
 SERVER = [
@@ -33,6 +99,11 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             names.add((node.module or "").split(".")[0])
     return names
+
+
+def test_every_row_has_its_tests():
+    assert list(ROWS) == list(range(1, 19))
+    assert not_there(ROWS) == []
 
 
 def test_1_a_client_cannot_send_a_chat_template(serve):
@@ -93,13 +164,20 @@ def test_8_and_10_no_database_and_no_pickle_is_near_a_request():
     assert {path.name: found for path in SERVER if (found := imported(path) & banned)} == {}
 
 
+PARENT = "parent.py"
+
+
 def test_9_nothing_in_the_server_runs_commands_or_code():
     calls = {"eval", "exec", "compile", "__import__", "system", "popen"}
     for path in SERVER:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in calls, path
-        assert "subprocess" not in imported(path), path
+        assert "subprocess" not in imported(path) or path.name == PARENT, path
+    # The one that starts nodes reads no request: it has neither the door nor the guard.
+    (parent,) = [path.read_text() for path in SERVER if path.name == PARENT]
+    assert "zerolayer.front" not in parent
+    assert "zerolayer.guard" not in parent
 
 
 def test_11_only_loopback_listens_unless_the_contract_says_otherwise(serve):
@@ -186,3 +264,17 @@ def test_16_there_are_few_dependencies_and_each_has_a_reason():
     lines = [line for line in text.splitlines() if any(line.strip().startswith(f'"{name}"') for name in named)]
     assert len(named) <= 12
     assert [line for line in lines if "#" not in line] == []
+
+
+PINNED = re.compile(r"^([\w.-]+)==\S+(?: ;[^\\]+)? \\\n +--hash=sha256:", re.MULTILINE)
+
+
+def test_16_what_is_deployed_is_pinned_by_its_hash():
+    root = SOURCES.parents[1]
+    pins = PINNED.findall((root / "deploy/requirements.txt").read_text())
+    declared = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {re.split("[<>=]", name)[0] for name in declared} <= set(pins)
+    installs = re.findall(r"pip (?:install|wheel) [^&\n]*", (root / "deploy/Dockerfile").read_text())
+    assert len(installs) >= 4
+    safe = {"--require-hashes", "--no-index", "--no-build-isolation"}
+    assert [line for line in installs if not safe & set(line.split())] == []

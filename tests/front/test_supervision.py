@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 
 import pytest
 from echo_service import Service, chat, expect_soon, get, read_reply
 
+from zerolayer.errors import EngineFailed
+from zerolayer.model import quarantine
 from zerolayer.model.watchdog import Watchdog
+from zerolayer.serve.service_manager import ServiceManager
 
 MS = 1_000_000
 SLOTS = 2
@@ -69,3 +73,94 @@ def test_a_server_that_drains_stays_closed_when_a_stalled_step_ends(stalled):
     service.step(1000)
     expect_soon(lambda: service.free_slots() == SLOTS)
     assert service.ask(get("/readyz")).status == 503
+
+
+def falls_silent(manager: socket.socket) -> bool:
+    """Nothing comes for many times as long as between two signs of life, once what was said before is read."""
+    manager.settimeout(0.3)
+    try:
+        for _ in range(20):
+            manager.recv(100)
+    except TimeoutError:
+        return True
+    return False
+
+
+def test_a_service_manager_hears_nothing_while_a_step_does_not_end_and_again_when_it_has(serve, tmp_path):
+    """systemd restarts a service of Type=notify that gives no sign of life for its WatchdogSec."""
+    service = watchful(serve)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(5)
+        environ = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "30000"}
+        told = ServiceManager(environ, lambda: service.server.alive)
+        service.on_loop(told.ready)
+        assert [manager.recv(100) for _ in range(2)] == [b"READY=1", b"WATCHDOG=1"]
+        service.hold_steps()
+        with service.connect() as client:
+            client.sendall(chat("held"))
+            expect_soon(lambda: not service.server.alive)
+            assert falls_silent(manager)
+            service.step(1000)
+            manager.settimeout(5)
+            assert manager.recv(100) == b"WATCHDOG=1"
+        service.on_loop(told.close)
+
+
+# The device
+
+
+def test_a_device_whose_steps_keep_failing_is_in_quarantine_and_returns_by_itself(serve):
+    service = serve(slots=SLOTS)
+    service.engine.broken = EngineFailed("a step failed; send the request again")
+    service.ask(chat("first"))  # one step fails, and then the probes that follow it
+    expect_soon(lambda: service.ask(get("/readyz")).status == 503)
+    refused = service.ask(chat("new"))
+    assert (refused.status, refused.error["code"]) == (503, "unavailable")
+    assert "quarantine" in refused.error["message"]
+    assert service.server.alive
+    service.engine.broken = None
+    expect_soon(lambda: service.ask(get("/readyz")).status == 200, 20)
+    assert service.ask(chat("after")).json["choices"][0]["message"]["content"] == "after"
+
+
+def test_one_step_that_fails_is_no_quarantine(serve):
+    service = serve(slots=SLOTS)
+    service.hold_steps()
+    with service.connect() as client:
+        client.sendall(chat("held"))
+        expect_soon(lambda: service.running() == 1)
+        service.engine.broken = EngineFailed("a step failed; send the request again")
+        service.step(1)
+        assert read_reply(client).status == 500
+        service.engine.broken = None
+        service.step(1000)
+    assert service.ask(get("/readyz")).status == 200
+    assert service.ask(chat("after")).status == 200
+
+
+def test_a_device_that_gives_another_output_than_the_known_one_ends_its_streams_and_serves_nobody(serve):
+    service = serve(slots=SLOTS, step_us=20_000)
+    known = service.server.heartbeat._expected["full"]
+    with service.connect() as client:
+        client.sendall(chat("cut short " * 20, stream=True))
+        client.recv(1)
+        service.server.heartbeat._expected["full"] = [-1]
+        for _ in service.server.programs.names:
+            before = service.server.heartbeat.beats
+            service.server.steps.probe()
+            expect_soon(lambda before=before: service.server.heartbeat.beats > before)
+        expect_soon(lambda: service.ask(get("/readyz")).status == 503)
+        assert b"engine_failed" in client.makefile("rb").read()
+    service.server.heartbeat._expected["full"] = known
+    expect_soon(lambda: service.ask(get("/readyz")).status == 200, 20)
+
+
+def test_a_device_that_never_returns_ends_the_process(serve, monkeypatch):
+    monkeypatch.setattr(quarantine, "RETURNS", 1)
+    service = serve(slots=SLOTS)
+    lost = threading.Event()
+    service.server._supervisor._give_up = lambda _recorder: lost.set()
+    service.engine.broken = EngineFailed("a step failed; send the request again")
+    service.ask(chat("first"))
+    assert lost.wait(20)

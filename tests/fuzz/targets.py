@@ -17,6 +17,7 @@ from hpack.huffman_table import decode_huffman as decode_by_hpack
 
 from fuzz.guard_targets import key, key_set, ledger
 from zerolayer.check.wire_dump import FORMS
+from zerolayer.cluster.dns_message import Kind, MessageError, question, read_reply
 from zerolayer.errors import HeadersTooLarge, InvalidRequest, StartupError, ZerolayerError
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
@@ -298,6 +299,18 @@ def dump(data: bytes) -> None:
     assert all(part.offset + part.size <= len(data) for part in ranges(data))
 
 
+def dns(data: bytes) -> None:
+    """A reply is read or refused, as it came and behind the head that makes it one."""
+    asked = question(0x1234, "llm.prod.svc", Kind.A)
+    head = asked[:2] + b"\x81\x80\0\1\0\x08\0\0\0\0"
+    for reply in (data, head + asked[12:] + data):
+        try:
+            records = read_reply(reply, asked).records
+        except MessageError:
+            continue
+        assert all(len(record.value) <= 254 and 0 <= record.port <= 65_535 for record in records)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
@@ -321,6 +334,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         key,
         key_set,
         ledger,
+        dns,
     )
 }
 

@@ -25,6 +25,7 @@ from zerolayer.guard.deadline.limits import of_contract
 from zerolayer.guard.freshness import Freshness
 from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard, Held
 from zerolayer.guard.identity import Identity, Quota
+from zerolayer.guard.prompts.reader import Reader
 from zerolayer.guard.shape import Names, Shape
 from zerolayer.model.cost import CostTable
 from zerolayer.wire.schema import Message, Request, Route, Sampling, Tier
@@ -60,15 +61,12 @@ def _guard(slots: int = 1, *, now: Callable[[], int] = lambda: 0, **shape: objec
         cost.observe(decode_rows=slots, prefill_tokens=50, elapsed_ns=MS)
     guard = Guard(
         names=Names("m", frozenset({"alias"})),
-        shape=msgspec.structs.replace(SHAPE, **shape),
+        reader=Reader(msgspec.structs.replace(SHAPE, **shape), words, words, words),
         admission=Admission(Calendar(slots, now, cost.prices), cost, now, "Come back in {ms} ms."),
         cost=cost,
         limits=of_contract(5_000, 250, 60_000),
         freshness=Freshness(0, "refuse"),
         chunk_tokens=50,
-        encoder=words,
-        template=words,
-        grammars=words,
     )
     return guard, words
 
@@ -92,7 +90,7 @@ def _prompt(prompt: object, **members: object) -> Request:
 
 def _admit(guard: Guard, request: Request):
     reservation = _reserve(guard, request)
-    return guard.confirm(reservation, request, guard.prompts(request))[0]
+    return guard.confirm(reservation, request, guard.reader.prompts(request))[0]
 
 
 @pytest.mark.parametrize("name", ["m", "alias"])
@@ -127,9 +125,9 @@ def test_no_slot_is_a_refusal_without_tokenising():
 def test_the_true_length_tightens_the_reservation():
     guard, _ = _guard(slot_tokens=10_000)
     reservation = _reserve(guard, _chat("a" * 500))
-    before = guard.slots.next_free_ms()
-    guard.confirm(reservation, _chat(), guard.prompts(_chat()))
-    assert guard.slots.next_free_ms() < before
+    before = guard.slots.next_open_ms()
+    guard.confirm(reservation, _chat(), guard.reader.prompts(_chat()))
+    assert guard.slots.next_open_ms() < before
 
 
 def test_what_bytes_alone_prove_too_long_is_422_without_tokenising():
@@ -177,13 +175,13 @@ def test_more_token_ids_than_a_slot_holds_are_refused_before_a_slot_is_taken():
 def test_a_token_id_outside_the_vocabulary_is_refused(token_id):
     guard, _ = _guard()
     with pytest.raises(InvalidRequest):
-        guard.tokenise(_prompt((1, token_id)))
+        guard.reader.tokenise(_prompt((1, token_id)))
 
 
 def test_a_bare_prompt_begins_with_the_first_token_where_the_model_wants_it():
-    assert _guard(bos_id=7, add_bos=True)[0].tokenise(_prompt("a")) == [7, 97]
-    assert _guard(bos_id=7)[0].tokenise(_prompt("a")) == [97]
-    assert _guard(bos_id=7)[0].tokenise(_prompt("")) == [7]
+    assert _guard(bos_id=7, add_bos=True)[0].reader.tokenise(_prompt("a")) == [7, 97]
+    assert _guard(bos_id=7)[0].reader.tokenise(_prompt("a")) == [97]
+    assert _guard(bos_id=7)[0].reader.tokenise(_prompt("")) == [7]
 
 
 def test_an_empty_prompt_without_a_first_token_is_refused_and_gives_its_slot_back():
@@ -218,6 +216,11 @@ def test_a_stalled_guard_admits_nothing_until_the_engine_moves_again():
 def test_a_default_number_of_tokens_is_cut_to_what_the_deadline_allows():
     guard, _ = _guard()
     assert _reserve(guard, _chat(max_tokens=None, deadline_ms=30)).max_tokens < 30
+
+
+def test_a_number_of_tokens_that_only_bounds_is_cut_to_what_the_deadline_allows():
+    guard, _ = _guard()
+    assert _reserve(guard, _chat(max_tokens=50, fills_slot=True, deadline_ms=30)).max_tokens < 30
 
 
 def test_a_chosen_number_of_tokens_that_can_never_be_in_time_is_422():
@@ -291,7 +294,7 @@ def test_every_answer_has_a_slot_and_the_work_of_its_own_prompt():
     guard, _ = _guard(slots=4)
     request = _prompt("ab", further=("cde",), n=2, max_tokens=5)
     reservation = _reserve(guard, request)
-    generations = guard.confirm(reservation, request, guard.prompts(request))
+    generations = guard.confirm(reservation, request, guard.reader.prompts(request))
     assert len(set(reservation.slots)) == 4
     assert [len(generation.prompt) for generation in generations] == [2, 2, 3, 3]
     guard.release(reservation)
@@ -304,7 +307,7 @@ def test_one_prompt_that_is_too_long_gives_all_slots_back():
     reservation = _reserve(guard, request)
     assert guard.slots.free == 2
     with pytest.raises(ContextTooLong):
-        guard.confirm(reservation, request, guard.prompts(request))
+        guard.confirm(reservation, request, guard.reader.prompts(request))
     assert guard.slots.free == 4
 
 
@@ -361,7 +364,7 @@ def test_a_limit_is_judged_before_a_slot_is_asked_for():
     guard, words = _guard(slots=1)
     identity = _limited(guard, requests_per_minute=1)
     request = _chat()
-    guard.confirm(_reserve_as(guard, identity, request), request, guard.prompts(request))
+    guard.confirm(_reserve_as(guard, identity, request), request, guard.reader.prompts(request))
     calls = words.calls
     with pytest.raises(RateLimited):  # and not SlotsBusy, which would book
         _reserve_as(guard, identity, request)
@@ -393,7 +396,7 @@ def test_the_true_length_is_judged_and_not_the_bound():
     identity = _limited(guard, tokens_per_minute=20)
     request = _chat("a" * 6)  # 3 + 6 tokens and an answer of 10: 19, though the bound is larger
     reservation = _reserve_as(guard, identity, request)
-    assert guard.confirm(reservation, request, guard.prompts(request))[0].max_tokens == 10
+    assert guard.confirm(reservation, request, guard.reader.prompts(request))[0].max_tokens == 10
 
 
 def test_a_true_length_over_the_limit_is_refused_and_gives_everything_back():
@@ -402,7 +405,7 @@ def test_a_true_length_over_the_limit_is_refused_and_gives_everything_back():
     request = _chat("a" * 9)
     reservation = _reserve_as(guard, identity, request)
     with pytest.raises(BudgetSpent):
-        guard.confirm(reservation, request, guard.prompts(request))
+        guard.confirm(reservation, request, guard.reader.prompts(request))
     assert guard.slots.free == 1
     assert guard.budgets.levels(identity)[1].left == 20
 

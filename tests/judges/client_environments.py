@@ -54,24 +54,25 @@ def node_folder() -> Path:
     return folder
 
 
-def said_by_python(script: str, url: str, scratch: Path) -> dict[str, Any]:
-    """What the script of ``clients`` printed about the server at ``url``."""
-    environment = os.environ | {"ZEROLAYER_TEST_URL": url, "LLM_USER_PATH": str(scratch)}
+def said_by_python(script: str, url: str, scratch: Path, ask: str = "") -> Any:
+    """What the script of ``clients`` printed about the server at ``url``: of what it can ask, what ``ask`` names."""
+    environment = {"ZEROLAYER_TEST_URL": url, "ZEROLAYER_TEST_ASK": ask, "LLM_USER_PATH": str(scratch)}
     return _said([python_with("requirements.txt"), HERE / script], environment, scratch)
 
 
-def said_by_node(script: str, url: str) -> dict[str, Any]:
+def said_by_node(script: str, url: str, ask: str = "") -> Any:
     """The same of a script for Node, which finds packages beside itself only."""
     folder = node_folder()
     shutil.copy(HERE / script, folder)
-    return _said(["node", script], os.environ | {"ZEROLAYER_TEST_URL": url}, folder)
+    return _said(["node", script], {"ZEROLAYER_TEST_URL": url, "ZEROLAYER_TEST_ASK": ask}, folder)
 
 
-def _said(command: list[Any], environment: dict[str, str], folder: Path) -> dict[str, Any]:
-    run = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+def _said(command: list[Any], environment: dict[str, str], folder: Path) -> Any:
+    run = subprocess.run(
+        command, env=os.environ | environment, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
     assert run.returncode == 0, run.stderr
-    said: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return said
+    return json.loads(run.stdout.splitlines()[-1])
 
 
 def _digest(wanted: Path) -> str:

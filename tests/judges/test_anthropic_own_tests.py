@@ -35,7 +35,6 @@ aliases = ["*"]
 [limits]
 max_tokens = 16
 default_max_tokens = 16
-outside = "clamp"
 """
 CONFTEST = """
 import asyncio, inspect, os

@@ -19,7 +19,6 @@ CONTRACT = """
 [model]
 aliases = ["*"]
 [limits]
-outside = "clamp"
 max_tokens = 48
 default_max_tokens = 48
 """

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from judges.busy_server import CLIENTS, Busy
 from judges.client_environments import said_by_node, said_by_python
 
 pytestmark = pytest.mark.judge
+
+# LangChain
 
 
 @pytest.fixture(scope="module")
@@ -39,27 +43,102 @@ def test_langchain_gets_structured_output_and_calls_of_tools(langchain: dict[str
     assert langchain["called_streamed"] == "Choice"
 
 
-def test_langchain_tells_errors_apart_and_leaves_streams(langchain: dict[str, Any]) -> None:
+def test_langchain_tells_errors_apart(langchain: dict[str, Any]) -> None:
     assert langchain["errors"] == {"model": 404, "range": 400}
-    assert langchain["left"] == 3
 
 
-def test_langchain_is_served_after_its_retries(langchain: dict[str, Any]) -> None:
-    assert langchain["served"] == 6
+def test_langchain_s_retries_come_when_they_were_told_to(busy: Busy, tmp_path: Path) -> None:
+    ask = partial(said_by_python, "langchain_client.py", busy.url, tmp_path, "busy")
+    assert busy.served_after_a_refusal(ask) == CLIENTS
 
 
-def test_llama_index(server: str, tmp_path: Path) -> None:
-    said = said_by_python("llama_index_client.py", server, tmp_path)
-    assert said["streamed"] == said["whole"]
-    assert said["completed"] is not None
-    assert (said["error"], said["left"], said["served"]) == (["NotFoundError", 404], 3, 6)
+def test_langchain_leaves_a_stream(busy: Busy, tmp_path: Path) -> None:
+    assert busy.left(partial(said_by_python, "langchain_client.py", busy.url, tmp_path, "left")) == 3
 
 
-def test_llm(server: str, tmp_path: Path) -> None:
-    said = said_by_python("llm_client.py", server, tmp_path)
-    assert said["streamed"] == said["whole"]
-    assert said["error"] == 404
-    assert min(said["usage"]) > 0
+# LlamaIndex
+
+
+@pytest.fixture(scope="module")
+def llama_index(server: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    scratch = tmp_path_factory.mktemp("llama-index")
+    return dict(said_by_python("llama_index_client.py", server, scratch, "replies structured tools errors"))
+
+
+def test_llama_index_reads_replies_and_streams(llama_index: dict[str, Any]) -> None:
+    said = llama_index["replies"]
+    assert said["streamed"] == said["asynchronous"] == said["whole"]
+    assert said["completed_streamed"] == said["completed"]
+
+
+def test_llama_index_gets_structured_output(llama_index: dict[str, Any]) -> None:
+    said = llama_index["structured"]
+    assert set(said) == {"by_format", "by_call", "streamed"}
+    assert set(said.values()) <= {"red", "green"}
+
+
+def test_llama_index_gets_calls_of_tools(llama_index: dict[str, Any]) -> None:
+    said = llama_index["tools"]
+    for calls in (said["whole"], said["streamed"]):
+        assert [(name, colour in {"red", "green"}) for name, colour in calls] == [("choose", True)]
+    assert said["answered"] in {"It is red.", "It is green."}
+
+
+def test_llama_index_tells_errors_apart(llama_index: dict[str, Any]) -> None:
+    assert llama_index["errors"] == {"model": ["NotFoundError", 404], "range": ["BadRequestError", 400]}
+
+
+def test_llama_index_leaves_a_stream(busy: Busy, tmp_path: Path) -> None:
+    assert busy.left(partial(said_by_python, "llama_index_client.py", busy.url, tmp_path, "left")) == {"left": 3}
+
+
+def test_llama_index_s_retries_come_when_they_were_told_to(busy: Busy, tmp_path: Path) -> None:
+    ask = partial(said_by_python, "llama_index_client.py", busy.url, tmp_path, "busy")
+    assert busy.served_after_a_refusal(ask) == {"busy": CLIENTS}
+
+
+# llm
+
+
+@pytest.fixture(scope="module")
+def llm(server: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return dict(said_by_python("llm_client.py", server, tmp_path_factory.mktemp("llm"), "replies structured errors"))
+
+
+def test_llm_reads_replies_and_streams(llm: dict[str, Any]) -> None:
+    said = llm["replies"]
+    assert set(said) == {"chat", "responses", "completion"}
+    for kind in said.values():
+        assert kind["streamed"] == kind["whole"]
+    assert min(said["chat"]["usage"]) > 0
+
+
+def test_llm_gets_structured_output(llm: dict[str, Any]) -> None:
+    said = llm["structured"]
+    assert set(said) == {"chat", "responses"}
+    assert {type(answer["colour"]) for answer in said.values()} == {bool}
+
+
+def test_llm_runs_the_tools_that_are_called(echo: str, tmp_path: Path) -> None:
+    said = said_by_python("llm_client.py", echo, tmp_path, "tools")["tools"]
+    assert len(said) == 4
+    assert set(said.values()) == {"It is green."}
+
+
+def test_llm_tells_an_error(llm: dict[str, Any]) -> None:
+    assert llm["errors"] == {"model": 404}
+
+
+def test_llm_leaves_a_stream(busy: Busy, tmp_path: Path) -> None:
+    assert busy.left(partial(said_by_python, "llm_client.py", busy.url, tmp_path, "left")) == {"left": 3}
+
+
+def test_llm_s_retries_come_when_they_were_told_to(busy: Busy, tmp_path: Path) -> None:
+    ask = partial(said_by_python, "llm_client.py", busy.url, tmp_path, "busy")
+    assert busy.served_after_a_refusal(ask) == {"busy": CLIENTS}
+
+
+# Vercel's ai
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +162,13 @@ def test_vercel_ai_gets_structured_output_and_calls_of_tools(vercel: dict[str, A
     assert (name, colour in {"red", "green"}) == ("choose", True)
 
 
-def test_vercel_ai_tells_errors_leaves_streams_and_is_served_after_retries(vercel: dict[str, Any]) -> None:
-    assert (vercel["error"], vercel["served"]) == ([True, 404], 6)
-    assert vercel["left"] >= 3
+def test_vercel_ai_tells_an_error(vercel: dict[str, Any]) -> None:
+    assert vercel["error"] == [True, 404]
+
+
+def test_vercel_ai_leaves_a_stream(busy: Busy) -> None:
+    assert busy.left(partial(said_by_node, "vercel_client.mjs", busy.url, "left")) >= 3
+
+
+def test_vercel_ai_s_retries_come_when_they_were_told_to(busy: Busy) -> None:
+    assert busy.served_after_a_refusal(partial(said_by_node, "vercel_client.mjs", busy.url, "busy")) == CLIENTS

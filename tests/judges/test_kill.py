@@ -1,4 +1,4 @@
-"""A server that is killed in the middle of its work has recorded every reply that a client received."""
+"""Whoever is killed in the middle of the work has recorded every reply that a client received: kill -9, many times."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from zerolayer.guard.ledger.record import Entry, Outcome
 from zerolayer.guard.ledger.segment import Chain
 
 KILLS = 20
+RANDOM_KILLS = 1000
 CLIENTS = 4
 FRONT = Path(__file__).parents[1] / "front"
 
@@ -99,3 +101,20 @@ def test_killed_20_times_under_load_a_server_has_a_record_of_every_reply_that_ca
             recorded.add(record.request_id.decode())
     assert len(received) > 100
     assert received <= recorded
+
+
+@pytest.mark.judge
+def test_killed_at_1000_random_lines_no_request_that_was_told_is_without_record_or_charge(tmp_path):
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+        command = [sys.executable, str(Path(__file__).with_name("dying_writer.py")), folder, str(RANDOM_KILLS)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    trials = [json.loads(line) for line in said.splitlines()]
+    assert len(trials) == RANDOM_KILLS
+    assert all(trial["died"] for trial in trials)
+    assert len({trial["told"] for trial in trials}) > 10  # early, late and between
+    for trial in trials:
+        told, recorded = trial["told"], len(trial["recorded"])
+        assert trial["recorded"] == [f"request-{number}" for number in range(recorded)]
+        assert told <= recorded <= told + 1  # the one that was under way may have come so far, or not
+        assert recorded <= trial["used_us"] <= told + 1  # it is charged before it is recorded

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.judge
 validate = pytest.importorskip("kubernetes_validate", reason="install it with: pip install kubernetes-validate")
 
 
-@pytest.mark.parametrize("form", [[], ["--model", "a: b # c", "--slots", "4"]])
+@pytest.mark.parametrize(
+    "form", [[], ["--model", "a: b # c", "--slots", "4"], ["--device", "nvidia.com/gpu", "--insecure"]]
+)
 @pytest.mark.parametrize("release", ["1.29", validate.latest_version()])
 def test_the_manifests_are_what_the_api_takes_and_nothing_more(form, release, tmp_path: Path, capsys) -> None:
     assert cli.main(["k8s", "--image", "registry.example/zerolayer:1", *form]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "front"))
 from chromium import Chromium
 from echo_model import EchoEngine, LastMessage
 from echo_service import Service, chat
+
+from zerolayer.guard.auth.key_files import KEY_SET
+from zerolayer.guard.auth.signing import KeyFolder, Wish
+from zerolayer.guard.identity import Quota
 
 pytestmark = pytest.mark.judge
 
@@ -34,19 +39,26 @@ _CUT = """[...document.querySelectorAll('h1,h2,h3,dt,dd,td,th,p,button,label')]
   .filter(e => e.getClientRects().length && e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
 
 
+TENANTS = {"acme": Quota(requests_per_minute=30), "research-department": Quota(tokens_per_minute=1_000_000)}
+
+
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    """A server with more load than it can take, for as long as the tests run."""
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A server with keys and more load than it can take, for as long as the tests run."""
+    folder, now = KeyFolder(tmp_path_factory.mktemp("keys") / "keys"), int(time.time())
+    folder.create(now)
+    keys = [folder.issue(Wish(tenant, now + 10_000, quota=quota), now)[0] for tenant, quota in TENANTS.items()]
     engine = EchoEngine(slots=4, slot_tokens=512, chunk_tokens=64, step_us=4000)
-    service = Service({"slots": "4", "slot-tokens": "512"}, engine, None, 0.25, {}, {}, LastMessage)
+    flags = {"slots": "4", "slot-tokens": "512", "key-set": str(folder.folder / KEY_SET)}
+    service = Service(flags, engine, None, 0.25, {}, {}, LastMessage)
     over = threading.Event()
 
-    def ask() -> None:
+    def ask(key: str) -> None:
         while not over.is_set():
-            service.ask(chat("hello " * 20, max_tokens=60))
+            service.ask(chat("hello " * 20, f"authorization: Bearer {key}", max_tokens=60))
             over.wait(0.05)
 
-    clients = [threading.Thread(target=ask) for _ in range(6)]
+    clients = [threading.Thread(target=ask, args=(key,)) for key in keys * 3]
     for client in clients:
         client.start()
     yield service
@@ -64,6 +76,7 @@ def page(
     browser = Chromium(program, tmp_path_factory.mktemp("chromium"))
     browser.call("Page.navigate", url=f"http://127.0.0.1:{service.server.admin_port}/")
     browser.wait_for("document.getElementById('programs')?.querySelectorAll('.meter').length > 0")
+    browser.wait_for("document.getElementById('tenants').rows.length >= 3 && budgets.length > 0")
     yield browser
     browser.close()
 
@@ -90,6 +103,21 @@ def test_what_the_page_shows_is_what_happens(page: Chromium) -> None:
     page.wait_for("Number(document.getElementById('f-tokens').textContent) > 0")
     page.wait_for("document.getElementById('calendar').getAttribute('aria-label').includes('of 4 slots run')")
     page.wait_for("[...document.querySelectorAll('#refused th')].some(e => e.textContent === 'slots busy')")
+
+
+def test_every_tenant_has_its_share_and_all_of_them_sum_to_a_hundred(page: Chromium) -> None:
+    rows = page.evaluate(
+        "[...document.querySelectorAll('#tenants tr')].map(r => [r.dataset.key, r.cells[1].textContent])"
+    )
+    assert {name for name, _ in rows} == {*TENANTS, "_idle"}
+    assert sum(float(share.split()[0]) for _, share in rows) == pytest.approx(100, abs=0.2)
+
+
+def test_a_budget_that_is_used_up_is_told_so(page: Chromium) -> None:
+    page.wait_for("document.getElementById('full').textContent.includes('used up')")
+    first = "document.querySelector('#budgets tr')"
+    assert page.evaluate(f"{first}.cells[0].textContent").startswith("acme ")
+    assert page.evaluate(f"{first}.cells[1].textContent") == "30 of 30"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

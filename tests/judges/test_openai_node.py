@@ -33,6 +33,20 @@ const kinds = [];
 for await (const event of await client.responses.create(
     { model, input: "hello", max_output_tokens: 6, temperature: 0, stream: true }))
   if (kinds.at(-1) !== event.type) kinds.push(event.type);
+const colour = { type: "object", properties: { colour: { enum: ["red", "green"] } }, required: ["colour"],
+  additionalProperties: false };
+const roomy = { ...ask, max_tokens: 100 };
+const format = { type: "json_schema", json_schema: { name: "colour", schema: colour, strict: true } };
+const formed = await client.chat.completions.create({ ...roomy, response_format: format });
+const tools = [{ type: "function", function: { name: "choose", parameters: colour } }];
+const calling = { ...roomy, tools, tool_choice: "required", parallel_tool_calls: false };
+const called = await client.chat.completions.create(calling);
+const calls = {};
+for await (const chunk of await client.chat.completions.create({ ...calling, stream: true }))
+  for (const { index, function: piece } of chunk.choices[0]?.delta?.tool_calls ?? []) {
+    calls[index] ??= { name: piece.name, arguments: "" };
+    calls[index].arguments += piece.arguments ?? "";
+  }
 const errors = {};
 for (const [name, change] of Object.entries({ model: { model: "nothing" }, range: { temperature: 99 } })) {
   try { await client.chat.completions.create({ ...ask, ...change }); }
@@ -46,7 +60,9 @@ try {
     if (++seen === 3) cut.abort();
   }
 } catch (error) { if (error.constructor.name !== "APIUserAbortError") throw error; }
-console.log(JSON.stringify({ whole, text, reason, usage, legacy, logprobs, errors, seen, several, response, kinds }));
+console.log(JSON.stringify({
+  whole, text, reason, usage, legacy, logprobs, errors, seen, several, response, kinds, formed, called, calls,
+}));
 """
 
 
@@ -78,6 +94,16 @@ def test_logprobs_come_with_their_alternatives(said: dict[str, Any]) -> None:
     tokens = said["logprobs"]["choices"][0]["logprobs"]["content"]
     assert tokens
     assert all(len(token["top_logprobs"]) == 2 for token in tokens)
+
+
+def test_structured_output_is_what_the_schema_says(said: dict[str, Any]) -> None:
+    assert json.loads(said["formed"]["choices"][0]["message"]["content"])["colour"] in {"red", "green"}
+
+
+def test_a_tool_is_called_whole_and_streamed(said: dict[str, Any]) -> None:
+    (call,) = said["called"]["choices"][0]["message"]["tool_calls"]
+    assert said["calls"] == {"0": {"name": "choose", "arguments": call["function"]["arguments"]}}
+    assert json.loads(call["function"]["arguments"])["colour"] in {"red", "green"}
 
 
 def test_errors_are_the_client_s_own_classes(said: dict[str, Any]) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import Literal
 
 import openai
 import pytest
+from pydantic import BaseModel
+
+from judges.busy_server import Busy
 
 pytestmark = pytest.mark.judge
 PROMPT = "The sky is"
@@ -85,3 +90,74 @@ def test_usage_so_far_grows_event_by_event(client: openai.OpenAI, model: str) ->
     counts = [event.usage.completion_tokens for event in stream if event.usage]
     assert counts == sorted(counts)
     assert counts[-1] == 6
+
+
+class Colour(BaseModel):
+    """A colour and how often it was seen."""
+
+    colour: Literal["red", "green"]
+    often: bool | None
+
+
+ASK = [{"role": "user", "content": "hello"}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_becomes_what_its_type_says(client: openai.OpenAI, model: str, stream: bool) -> None:
+    given = {"model": model, "messages": ASK, "max_tokens": 100, "temperature": 0, "response_format": Colour}
+    if stream:
+        with client.chat.completions.stream(**given) as events:
+            reply = events.get_final_completion()
+    else:
+        reply = client.chat.completions.parse(**given)
+    assert isinstance(reply.choices[0].message.parsed, Colour)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_becomes_what_its_type_says(client: openai.OpenAI, model: str, stream: bool) -> None:
+    given = {"model": model, "input": "hello", "max_output_tokens": 100, "temperature": 0, "text_format": Colour}
+    if stream:
+        with client.responses.stream(**given) as events:
+            response = events.get_final_response()
+    else:
+        response = client.responses.parse(**given)
+    assert isinstance(response.output_parsed, Colour)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_tool_is_called_with_what_its_type_says(client: openai.OpenAI, model: str, stream: bool) -> None:
+    given = {
+        "model": model, "messages": ASK, "max_tokens": 200, "temperature": 0, "parallel_tool_calls": False,
+        "tools": [openai.pydantic_function_tool(Colour, name="choose")], "tool_choice": "required",
+    }  # fmt: skip
+    if stream:
+        with client.chat.completions.stream(**given) as events:
+            reply = events.get_final_completion()
+    else:
+        reply = client.chat.completions.parse(**given)
+    (call,) = reply.choices[0].message.tool_calls or ()
+    assert call.function.name == "choose"
+    assert isinstance(call.function.parsed_arguments, Colour)
+
+
+def test_a_stream_that_is_left_gives_its_slot_back(busy: Busy) -> None:
+    def ask() -> int:
+        with openai.OpenAI(base_url=f"{busy.url}/v1", api_key="none") as client:
+            given = {"model": "tiny", "messages": ASK, "max_tokens": 400, "stream": True}
+            with client.chat.completions.create(**given, extra_body={"ignore_eos": True}) as stream:
+                return sum(1 for _, _ in zip(range(3), stream, strict=False))
+
+    assert busy.left(ask) == 3
+
+
+def test_a_call_that_is_cancelled_gives_its_slot_back(busy: Busy) -> None:
+    async def cancelled() -> bool:
+        async with openai.AsyncOpenAI(base_url=f"{busy.url}/v1", api_key="none") as client:
+            given = {"model": "tiny", "messages": ASK, "max_tokens": 400, "extra_body": {"ignore_eos": True}}
+            call = asyncio.create_task(client.chat.completions.create(**given))
+            await asyncio.sleep(0.3)
+            call.cancel()
+            await asyncio.wait([call])
+            return call.cancelled()
+
+    assert busy.left(lambda: asyncio.run(cancelled()))

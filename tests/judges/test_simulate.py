@@ -2,95 +2,43 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from reference.server import running_server
-from zerolayer.check import target as targets
-from zerolayer.check.exchange import Exchange, Planned
-from zerolayer.check.load_client import LoadClient
-from zerolayer.check.simulate import Cost, Demand, Outcome, rules, simulate
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+from simulate_beside import Served, planned, served
 
 pytestmark = pytest.mark.judge
 
-SLOTS, STEP_MS, TOKENS, COUNT, RETRIES = 4, 40.0, 20, 200, 2  # steps so long that a busy machine hardly stretches them
+REQUESTS = 200  # `python bench/simulate_beside.py` sends ten times as many
+CALM, FULL = 6.0, 10.0  # requests per second; the server can do ten
 
 
-def trace(per_s: float) -> list[float]:
-    return np.cumsum(np.random.default_rng(11).exponential(1000 / per_s, COUNT)).tolist()
-
-
-def served(per_s: float) -> tuple[float, dict[int, list[Exchange]]]:
-    """The mean step in ms, and the attempts of each request, which come when they were told to."""
-    tries: dict[int, list[Exchange]] = {}
-    with running_server("--engine", f"mock:step_us={STEP_MS * 1000:.0f}", "--slots", str(SLOTS)) as url:
-        target = targets.parse(url, "openai", "", ())
-        client = LoadClient(target.endpoint, 20)
-        target = targets.discover(client, target, ask_api=True)
-        rng = random.Random(1)
-        client.prepare(32)
-        start = client.clock() + 10_000_000
-
-        def plan(number: int, at_ns: int, body: bytes, attempt: int) -> Planned:
-            return Planned(at_ns, target.payload(body, attempt), "replay", attempt, 1, number, body)
-
-        def again(exchange: Exchange) -> Iterator[Planned]:
-            planned = exchange.planned
-            tries.setdefault(planned.position, []).append(exchange)
-            if exchange.status == 429 and planned.group < RETRIES and exchange.promised_ms >= 0:
-                at_ns = exchange.end_ns + exchange.promised_ms * 1_000_000
-                yield plan(planned.position, at_ns, planned.body, planned.group + 1)
-
-        first = [
-            plan(i, start + int(at * 1e6), target.make_body(rng, TOKENS, 0), 0) for i, at in enumerate(trace(per_s))
-        ]
-        client.run(first, again)
-        client.close()
-    return step_ms(tries), tries
-
-
-def step_ms(tries: dict[int, list[Exchange]]) -> float:
-    """The mean time between tokens, as a cost table should have it: measured, with what slows them now and then."""
-    whole = [each[-1] for each in tries.values() if each[-1].status == 200]
-    return float(np.mean([(each.end_ns - each.pieces[0][0]) / 1e6 / (TOKENS - 1) for each in whole]))
-
-
-def stood_still(measured_ms: float, tries: dict[int, list[Exchange]]) -> bool:
-    took = [(each[-1].end_ns - each[-1].sent_ns) / 1e6 for each in tries.values() if each[-1].status == 200]
-    return not took or max(took) > 3 * TOKENS * measured_ms
-
-
-def planned_by_us(per_s: float, measured_ms: float) -> Outcome:
-    cost = Cost(
-        name="mock", slots=SLOTS, decode_ms=measured_ms, mixed_ms=measured_ms, chunk_tokens=512, slot_tokens=4096
-    )
-    work = Demand(np.array(trace(per_s)), np.full(COUNT, 50.0), np.full(COUNT, float(TOKENS)))
-    return simulate(work, cost, 1, rules(senders=1, retries=RETRIES))
-
-
-def tolerance(count: float) -> float:
+def tolerance(count: int) -> float:
     """Two points, and three standard errors of a share of so few requests."""
-    share = count / COUNT
-    return 0.02 + 3 * float(np.sqrt(share * (1 - share) / COUNT))
+    share = count / REQUESTS
+    return 0.02 + 3 * float(np.sqrt(share * (1 - share) / REQUESTS))
 
 
-@pytest.mark.parametrize("per_s", [2.0, 5.0])
-def test_the_server_serves_and_refuses_what_the_simulator_says(per_s: float) -> None:
-    """20 tokens of 40 ms on four slots: from calm to more than the server can do."""
-    for _ in range(3):  # a machine that stands still for a while is another server than the one that was planned
-        measured_ms, tries = served(per_s)
-        if not stood_still(measured_ms, tries):
-            break
-    assert len(tries) == COUNT
-    met = sum(each[0].status == 200 for each in tries.values()) / COUNT
-    refused = sum(each[-1].status != 200 for each in tries.values()) / COUNT
-    expected = planned_by_us(per_s, measured_ms)
-    print(
-        f"{per_s}/s: met {met:.3f}, expected {expected.met / COUNT:.3f}; "
-        f"refused {refused:.3f}, expected {expected.refused / COUNT:.3f}"
-    )
-    assert met == pytest.approx(expected.met / COUNT, abs=tolerance(expected.met))
-    assert refused == pytest.approx(expected.refused / COUNT, abs=tolerance(expected.refused))
+@pytest.fixture(scope="module")
+def beside() -> dict[float, Served]:
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip((CALM, FULL), pool.map(lambda rate: served(rate, REQUESTS), (CALM, FULL)), strict=True))
+
+
+@pytest.mark.parametrize("per_s", [CALM, FULL])
+def test_the_server_serves_and_refuses_what_the_simulator_says(per_s: float, beside: dict[float, Served]) -> None:
+    """20 tokens of 20 ms on four slots: from calm to all that the server can do."""
+    seen = beside[per_s]
+    if seen.stalled:  # a machine that stands still is another server than the one that was planned
+        seen = served(per_s, REQUESTS)
+    expected = planned(per_s, REQUESTS, seen.step_ms)
+    print(f"{per_s}/s, steps of {seen.step_ms:.1f} ms: {seen.fates}, expected {expected}")
+    assert seen.fates.requests == REQUESTS
+    assert seen.fates.met / REQUESTS == pytest.approx(expected.met / REQUESTS, abs=tolerance(expected.met))
+    assert seen.fates.refused / REQUESTS == pytest.approx(expected.refused / REQUESTS, abs=tolerance(expected.refused))

@@ -45,6 +45,15 @@ def test_a_step_with_a_chunk_is_never_cheaper_than_one_without() -> None:
     assert cost.mixed_bound_ns() == cost.decode_bound_ns()
 
 
+def test_a_prompt_that_ran_alone_is_dearer_among_others_by_a_full_step_at_most() -> None:
+    """Else the first lone request would make every prompt look as long as thirty, and a server refuse everybody."""
+    table = CostTable(slots=16, chunk_tokens=128)
+    for _ in range(3):
+        table.observe(decode_rows=16, elapsed_ns=45)
+    table.observe(decode_rows=0, prefill_tokens=50, elapsed_ns=150)
+    assert table.typical_ns(prefill_tokens=50) == 150 + 45
+
+
 def test_a_request_costs_its_steps_its_chunks_and_one_reserve() -> None:
     cost = table()
     cost.observe(decode_rows=16, elapsed_ns=1_000)

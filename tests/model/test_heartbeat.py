@@ -7,7 +7,7 @@ import time
 import pytest
 
 from zerolayer.model.engine import Generation, SampledToken, StepPlan
-from zerolayer.model.heartbeat import Heartbeat
+from zerolayer.model.heartbeat import Heartbeat, Outcome
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.program import FULL, GREEDY, PLAIN, Named, Programs
 from zerolayer.model.step_clock import StepClock, StepReport
@@ -78,16 +78,29 @@ def test_another_output_drops_the_program_for_the_fallback(programs: Programs, h
 def test_a_wrong_output_of_the_fallback_means_that_nothing_can_be_trusted(heartbeat: Heartbeat) -> None:
     while beat(heartbeat, [1, 2, 3]) != PLAIN:
         pass
-    assert not heartbeat.broken
+    heartbeat.outcomes.clear()
     assert beat(heartbeat, [9]) == FULL
-    assert heartbeat.broken
+    assert list(heartbeat.outcomes) == [Outcome.WRONG]
 
 
 def test_a_step_that_failed_for_all_says_nothing_of_the_program(programs: Programs, heartbeat: Heartbeat) -> None:
     heartbeat.begin()
-    heartbeat.abandon(100)
+    heartbeat.outcomes.clear()
+    heartbeat.missed(100)
     assert programs.dropped == ()
-    assert heartbeat.due_ns == 100 + INTERVAL
+    assert list(heartbeat.outcomes) == [Outcome.MISSED]
+
+
+def test_after_a_miss_the_next_beat_comes_soon_but_not_at_once(heartbeat: Heartbeat) -> None:
+    heartbeat.missed(100)
+    assert heartbeat.due_ns == 100 + 100_000_000
+    heartbeat.hasten()
+    assert heartbeat.due_ns == 0
+
+
+def test_a_program_that_fails_has_the_next_one_tried_at_once(heartbeat: Heartbeat) -> None:
+    beat(heartbeat, [9], now_ns=500)
+    assert heartbeat.due_ns == 0
 
 
 class Wrong(MockEngine):

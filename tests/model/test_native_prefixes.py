@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from reference.tiny_model import LLAMA_64, SMOL
 from zerolayer.model import _native
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.native_engine import NativeEngine
+from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.wire.schema import Sampling
 
 SAMPLING = Sampling(temperature=0.8, seed=11, top_logprobs=2)
@@ -75,6 +77,22 @@ def test_several_slots_share_one_prefix_at_once(plain: NativeEngine, sharing: Na
     requests = {slot: generation(prompt(48) + prompt(5, seed=slot)) for slot in range(4)}
     expected = {slot: alone(plain, request) for slot, request in requests.items()}
     assert together(sharing, requests) == expected
+
+
+def test_a_draft_is_kept_for_the_question_that_begins_like_it(plain: NativeEngine, sharing: NativeEngine) -> None:
+    reports: list[StepReport] = []
+    clock = StepClock(sharing, reports.append, time.monotonic_ns)
+    clock.start()
+    draft = sharing.describe().slots  # the engine's own slot
+    clock.admit(draft, Generation(prompt(50), Sampling(temperature=0.0), 1, ignore_eos=True))
+    deadline = time.monotonic() + 10
+    while not any(draft in report.released for report in reports):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    clock.stop()
+    question = prompt(50)[:44] + prompt(10, seed=2)
+    assert shared_tokens(sharing, question) == 32
+    assert alone(sharing, generation(question)) == alone(plain, generation(question))
 
 
 def test_another_salt_computes_for_itself(sharing: NativeEngine) -> None:

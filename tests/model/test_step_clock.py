@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from zerolayer.errors import EngineFailed
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, SampledToken, StepPlan
+from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.mock_engine import MockEngine
+from zerolayer.model.program import Programs
 from zerolayer.model.step_clock import StepClock, StepReport
 from zerolayer.wire.schema import FinishReason, Sampling
 
@@ -51,6 +53,9 @@ class CountingClock:
     def __call__(self) -> int:
         self._now += 1
         return self._now
+
+    def leap(self, nanoseconds: int) -> None:
+        self._now += nanoseconds
 
 
 class BrokenEngine(MockEngine):
@@ -264,22 +269,73 @@ def test_every_step_is_entered_in_the_cost_table(recorder: Recorder) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, SLOTS - 1), st.integers(1, 40), st.integers(1, 20), st.booleans()), max_size=20)
-)
+@given(st.lists(st.tuples(st.integers(0, SLOTS), st.integers(1, 40), st.integers(1, 20), st.booleans()), max_size=20))
 def test_whatever_is_admitted_and_cancelled_every_slot_comes_back_exactly_once(
     arrivals: list[tuple[int, int, int, bool]],
 ) -> None:
     recorder = Recorder()
     clock = StepClock(engine(), recorder, CountingClock())
     clock.start()
-    admitted = [0] * SLOTS
+    admitted = [0] * (SLOTS + 1)  # the last one is the draft's
     for slot, prompt, tokens, cancel in arrivals:
         recorder.until(lambda: recorder.released().count(slot) == admitted[slot])  # noqa: B023
         clock.admit(slot, generation([1] * prompt, tokens))
         admitted[slot] += 1
         if cancel:
             clock.cancel(slot)
-    recorder.until(lambda: all(recorder.released().count(slot) == admitted[slot] for slot in range(SLOTS)))
+    recorder.until(lambda: all(recorder.released().count(slot) == admitted[slot] for slot in range(SLOTS + 1)))
     clock.stop()
     assert len(recorder.released()) == len(arrivals)
+
+
+DRAFT = SLOTS  # the engine's own slot
+
+
+def test_a_draft_is_read_in_quarter_chunks_in_steps_of_its_own(recorder: Recorder) -> None:
+    clock = StepClock(engine(), recorder, CountingClock())
+    clock.start()
+    clock.admit(DRAFT, generation([1] * 20, 1))
+    recorder.until(lambda: DRAFT in recorder.released())
+    clock.stop()
+    assert [report.prefill_tokens for report in recorder.reports] == [2] * 10
+    assert {report.prefill_slot for report in recorder.reports} == {DRAFT}
+
+
+def test_no_step_that_carries_others_carries_the_draft(recorder: Recorder) -> None:
+    clock = StepClock(engine(), recorder, CountingClock())
+    clock.admit(DRAFT, generation([1] * 20, 1))
+    clock.admit(0, generation([1] * 20, 10))
+    clock.start()
+    recorder.until(lambda: sorted(recorder.released()) == [0, DRAFT])
+    clock.stop()
+    drafted = [report for report in recorder.reports if report.prefill_slot == DRAFT]
+    assert len(drafted) == 10
+    assert all(report.decode == () for report in drafted)
+    assert recorder.released() == [0, DRAFT]
+
+
+def test_a_heartbeat_goes_before_a_draft_which_is_then_read_from_the_beginning(recorder: Recorder) -> None:
+    programs, now = Programs(), CountingClock()
+    heartbeat = Heartbeat(programs, [1, 2], interval_ns=1_000_000)
+    clock = StepClock(engine(step_us=1000), recorder, now, programs=programs, heartbeat=heartbeat)
+    clock.start()
+    before = heartbeat.beats
+    clock.admit(DRAFT, generation([1] * 40, 1))
+    recorder.until(lambda: len(recorder.reports) >= 2)
+    now.leap(1_000_000)
+    recorder.until(lambda: DRAFT in recorder.released())
+    clock.stop()
+    assert heartbeat.beats == before + 1
+    assert sum(report.prefill_tokens for report in recorder.reports if report.prefill_slot == DRAFT) > 40
+    assert programs.dropped == ()
+
+
+def test_a_step_that_fails_takes_a_waiting_draft_along(recorder: Recorder) -> None:
+    clock = StepClock(BrokenEngine(fails_at=1), recorder, CountingClock())
+    clock.admit(0, generation([1], 50))
+    clock.admit(DRAFT, generation([1], 1))
+    clock.start()
+    recorder.until(lambda: any(report.failure for report in recorder.reports))
+    clock.stop()
+    (failed,) = [report for report in recorder.reports if report.failure]
+    assert sorted(failed.released) == [0, DRAFT]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.observe.compute import IDLE, OTHERS, ComputeMeter
+from zerolayer.observe.compute import IDLE, OTHER, ComputeMeter, labelled
 
 MS = 1_000_000
 
@@ -69,7 +69,7 @@ def test_tenants_without_end_share_one_total():
         meter.begin(0, f"tenant-{number}")
         meter.step(number * MS, (number + 1) * MS, [0], -1, 0.0)
     assert len(meter.totals) == 1001
-    assert meter.totals[OTHERS] > 200 * MS - 1
+    assert meter.totals[OTHER] > 200 * MS - 1
 
 
 _STEP = st.tuples(
@@ -94,3 +94,19 @@ def test_all_charges_sum_to_wall_time_times_cores_exactly(cores, steps):
         assert charge.chunk_ns >= 0
     meter.rest(now + MS)
     assert sum(meter.totals.values()) == meter.wall_ns * cores == (now + MS) * cores
+
+
+def test_a_page_names_a_hundred_tenants_and_one_more_for_the_rest():
+    totals = {IDLE: 5, **{f"tenant-{number}": 1 for number in range(300)}, OTHER: 7}
+    shown = labelled(totals)
+    assert len(shown) == 102
+    assert shown[IDLE] == 5
+    assert shown[OTHER] == 200 + 7
+    assert sum(shown.values()) == sum(totals.values())
+
+
+def test_who_is_named_stays_named_when_others_come():
+    few = {f"tenant-{number}": number for number in range(100)}
+    many = {**few, "late": 1_000_000}
+    assert labelled(few) == few
+    assert {name: spent for name, spent in labelled(many).items() if name != OTHER} == few

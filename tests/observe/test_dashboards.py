@@ -31,6 +31,7 @@ def page() -> str:
     service = Service({"slots": "2", "slot-tokens": "512"}, engine, None, 0.02, {}, {}, LastMessage)
     assert service.ask(chat("hello")).status == 200
     assert service.ask(chat("hello", model="nobody")).status == 404
+    assert service.ask(chat("hello", temperature=9)).status == 400
     text = service.ask(get("/metrics"), service.server.admin_port).body.decode()
     service.close()
     return text

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.observe.metrics import Gauges, Histogram, Metrics, ProgramState
+from zerolayer.observe.metrics import Gauges, Histogram, Metrics, NodeState, ProgramState
 from zerolayer.observe.stages import Stage, StageClock
 
 VLLM = [
@@ -17,6 +17,17 @@ VLLM = [
     "request_success_total", "request_prefill_time_seconds",
 ]  # fmt: skip
 SAMPLE = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*\{([a-z_]+="(\\.|[^"\\\n])*",?)+\} [0-9.e+-]+|# (HELP|TYPE) .+')
+
+
+def test_nodes_and_the_device_are_told():
+    page = Metrics("m").render(Gauges(node=NodeState(0.75, True, {"ready": 3, "away": 1}))).decode()
+    for line in (
+        'zerolayer:nodes{model_name="m",state="ready"} 3',
+        'zerolayer:nodes{model_name="m",state="away"} 1',
+        'zerolayer:derate_ratio{model_name="m"} 0.75',
+        'zerolayer:quarantined{model_name="m"} 1',
+    ):
+        assert f"\n{line}\n" in page
 
 
 def test_a_fresh_page_has_the_ten_names_with_help_and_type():
@@ -31,6 +42,22 @@ def test_a_fresh_page_has_the_ten_names_with_help_and_type():
 def test_every_line_is_a_sample_or_a_comment_whatever_the_model_is_called(name):
     page = Metrics(name).render(Gauges(glue_share=0.5)).decode()
     assert all(SAMPLE.fullmatch(line) for line in page.rstrip("\n").split("\n"))
+
+
+@pytest.mark.parametrize("requests", [3, 2500])
+def test_what_is_added_up_later_is_what_each_request_was(requests):
+    metrics, stages = Metrics("m"), StageClock(0)
+    stages.mark(Stage.PREFILL, 20_000_000)
+    for _ in range(requests):
+        metrics.finished("stop", stages, (7, 4, 1))
+        metrics.finished("abort", stages)
+    page = metrics.render(Gauges()).decode()
+    assert f'vllm:request_success_total{{model_name="m",finished_reason="abort"}} {requests}\n' in page
+    assert f'vllm:e2e_request_latency_seconds_count{{model_name="m"}} {2 * requests}\n' in page
+    assert f'vllm:request_prefill_time_seconds_bucket{{model_name="m",le="0.025"}} {2 * requests}\n' in page
+    assert f'vllm:request_prompt_tokens_sum{{model_name="m"}} {7.0 * requests}\n' in page
+    assert f'vllm:prefix_cache_hits_total{{model_name="m"}} {4 * requests}\n' in page
+    assert metrics.totals(0, 0).stage_ns[Stage.PREFILL] == 2 * requests * 20_000_000
 
 
 @given(st.lists(st.floats(0, 10), max_size=50))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zerolayer.observe.metrics import Gauges, Metrics
 from zerolayer.observe.sizes import Sizes
-from zerolayer.observe.stages import StageClock
+from zerolayer.observe.stages import Stage, StageClock
 
 S = 1_000_000_000
 
@@ -14,14 +14,20 @@ def sums(sizes: Sizes) -> dict[str, float]:
     return {line.split("{")[0]: float(line.rsplit(" ", 1)[1]) for line in lines}
 
 
+def finished(prompt: int, cached: int, generated: int, stages: StageClock) -> dict[str, float]:
+    sizes = Sizes()
+    spent = stages.spent_ns()
+    times = [[spent[stage]] for stage in (Stage.WAIT, Stage.PREFILL, Stage.DECODE)]
+    sizes.finished([prompt], [cached], [generated], *times)
+    return sums(sizes)
+
+
 def test_a_finished_answer_is_counted_by_tokens_and_by_time():
     stages = StageClock(0)
     stages.step(1 * S, 3 * S)  # a second of waiting, then its prompt
     stages.first_token()
     stages.step(3 * S, 9 * S)
-    sizes = Sizes()
-    sizes.finished(100, 64, 4, stages)
-    told = sums(sizes)
+    told = finished(100, 64, 4, stages)
     assert told["vllm:request_prompt_tokens_sum"] == 100
     assert told["vllm:request_generation_tokens_sum"] == 4
     assert told["vllm:request_queue_time_seconds_sum"] == 1
@@ -32,9 +38,7 @@ def test_a_finished_answer_is_counted_by_tokens_and_by_time():
 
 
 def test_an_answer_of_one_token_has_no_time_between_tokens():
-    sizes = Sizes()
-    sizes.finished(1, 0, 1, StageClock(0))
-    assert sums(sizes)["vllm:request_time_per_output_token_seconds_count"] == 0
+    assert finished(1, 0, 1, StageClock(0))["vllm:request_time_per_output_token_seconds_count"] == 0
 
 
 def test_what_was_asked_for_is_counted():

@@ -41,6 +41,18 @@ WRITTEN: tuple[Schema, ...] = (
                 "required": ["k", "lives"], "additionalProperties": False},
                {"type": "object", "properties": {"k": {"const": "dog"}, "good": {"type": "boolean"}},
                 "required": ["k", "good"], "additionalProperties": False}]},
+    {"type": "object", "properties": {"how": {"enum": ["card", "cash"]}, "number": {"type": "integer"}},
+     "required": ["how"], "additionalProperties": False,
+     "if": {"properties": {"how": {"const": "card"}}}, "then": {"required": ["number"]}},
+    {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"type": "boolean"}},
+     "oneOf": [{"required": ["a"]}, {"required": ["b"]}], "additionalProperties": False},
+    {"type": "string", "maxLength": 4, "not": {"enum": ["", "none", "null"]}},
+    {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "uniqueItems": True, "minItems": 2},
+    {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 99}, "contains": {"minimum": 50},
+     "maxItems": 3},
+    {"type": "object", "propertyNames": {"enum": ["x", "y"]}, "additionalProperties": {"type": "integer"}},
+    {"type": "object", "properties": {"from": {"type": "boolean"}, "to": {"type": "boolean"}},
+     "dependentRequired": {"from": ["to"]}, "minProperties": 1, "additionalProperties": False},
     {"type": "string", "format": "byte", "title": "T", "description": "D", "default": "x", "examples": ["y"]},
 )  # fmt: skip
 

@@ -32,12 +32,9 @@ def running_server(*arguments: str, unix: Path | None = None) -> Iterator[str]:
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen([*command, *arguments], stdout=log, stderr=subprocess.STDOUT)
         try:
-            deadline = time.monotonic() + START_S
-            while not _ready(port, unix):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    raise AssertionError(f"the server did not start:\n{log.read().decode(errors='replace')}")
-                time.sleep(0.05)
+            if not ready_soon(process, port, unix):
+                log.seek(0)
+                raise AssertionError(f"the server did not start:\n{log.read().decode(errors='replace')}")
             yield f"http://127.0.0.1:{port}"
         finally:
             process.send_signal(signal.SIGTERM)
@@ -46,6 +43,16 @@ def running_server(*arguments: str, unix: Path | None = None) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def ready_soon(process: subprocess.Popen[bytes], port: int, unix: Path | None = None) -> bool:
+    """Whether the server of that process is ready, after a while of waiting."""
+    deadline = time.monotonic() + START_S
+    while not _ready(port, unix):
+        if process.poll() is not None or time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def _ready(port: int, unix: Path | None) -> bool:

@@ -82,7 +82,7 @@ def test_an_error_has_anthropic_s_status_and_type(error: errors.ZerolayerError, 
     body = json.loads(error_body(error, "r1"))
     assert error_status(error) == status
     assert (body["type"], body["error"]["type"], body["request_id"]) == ("error", kind, "r1")
-    assert body["error"]["details"] == {"error_code": error.code}
+    assert body["error"]["details"] == {"error_code": error.code, "help": error.help}
 
 
 def test_a_refusal_for_lack_of_slots_tells_when_to_come_back() -> None:

@@ -78,7 +78,12 @@ def test_a_status_message_is_visible_ascii_and_decodes_to_itself(text: str) -> N
 
 def test_a_busy_server_says_when_to_come_back() -> None:
     trailers = dict(status_trailers(SlotsBusy("busy", retry_after_ms=250)))
-    assert trailers == {b"grpc-status": b"8", b"grpc-message": b"busy", b"grpc-retry-pushback-ms": b"250"}
+    assert trailers == {
+        b"grpc-status": b"8",
+        b"grpc-message": b"busy",
+        b"grpc-retry-pushback-ms": b"250",
+        b"zl-help": b"docs/troubleshooting.md#slots_busy",
+    }
 
 
 def test_a_draining_server_says_so_too() -> None:

@@ -170,9 +170,17 @@ def test_the_first_answer_is_that_of_a_request_for_one() -> None:
     assert completion(n=3, seed=5).each()[0] == completion(seed=5)
 
 
-def test_an_answer_may_be_empty_on_the_completions_route_only() -> None:
-    assert completion(max_tokens=0).max_tokens == 0
-    assert refused_param(chat, max_tokens=0) == "max_tokens"
+def test_no_tokens_at_all_only_fill_the_prompt_cache() -> None:
+    assert chat(max_tokens=0).fills_cache
+    assert completion(max_tokens=0).fills_cache
+
+
+def test_scores_of_a_prompt_are_an_answer_of_no_tokens() -> None:
+    assert not completion(max_tokens=0, echo=True, logprobs=1).fills_cache
+
+
+def test_several_answers_of_no_tokens_are_refused() -> None:
+    assert refused_param(chat, max_tokens=0, n=2) == "max_tokens"
 
 
 @BOTH

@@ -130,17 +130,23 @@ def test_answers_are_numbered(route: Route) -> None:
 # --- errors
 
 
-def test_an_error_has_openais_four_members() -> None:
+def test_an_error_has_openais_four_members_and_says_where_help_is() -> None:
     error = InvalidRequest("'n' must be 1.", param="n")
     assert json.loads(error_body(error)) == {
-        "error": {"message": "'n' must be 1.", "type": "invalid_request_error", "param": "n", "code": "invalid_request"}
+        "error": {
+            "message": "'n' must be 1.",
+            "type": "invalid_request_error",
+            "param": "n",
+            "code": "invalid_request",
+            "help": "docs/troubleshooting.md#invalid_request",
+        }
     }
 
 
 @pytest.mark.parametrize("error", [InvalidRequest("x"), Unavailable("x"), ZerolayerError("x")])
 def test_an_error_without_a_param_says_null(error: ZerolayerError) -> None:
     member = json.loads(error_body(error))["error"]
-    assert member == {"message": "x", "type": error.kind, "param": None, "code": error.code}
+    assert member == {"message": "x", "type": error.kind, "param": None, "code": error.code, "help": error.help}
 
 
 def test_a_refusal_for_lack_of_slots_says_when_to_come_back() -> None:

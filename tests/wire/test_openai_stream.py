@@ -145,6 +145,7 @@ def test_an_error_is_an_event_of_its_own(route: Route) -> None:
             "type": "server_error",
             "param": None,
             "code": "engine_failed",
+            "help": "docs/troubleshooting.md#engine_failed",
         }
     }
 

@@ -13,7 +13,9 @@ from zerolayer.wire.protobuf import Malformed, delimited, read_varint, varint
 from zerolayer.wire.schema import Account, Alternative, FinishReason, TokenLogprob, Usage
 
 GenerateReply = message("GenerateReply")
-ACCOUNT = Account(dict(zip(protobuf_reply.STAGES, range(9), strict=True)), "greedy", 64, 60_000, 2, 1)
+ACCOUNT = Account(
+    dict(zip(protobuf_reply.STAGES, range(9), strict=True)), "greedy", 64, 60_000, 2, 1, 500, 250, compute_us=9_000_000
+)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=5), st.binary(max_size=200))
@@ -36,6 +38,7 @@ def test_the_last_message_has_reason_usage_and_account() -> None:
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens) == (3, 4, 2)
     assert (reply.account.program, reply.account.max_tokens, reply.account.deadline_ms) == ("greedy", 64, 60_000)
     assert (reply.account.truncated_messages, reply.account.dropped_duplicates) == (2, 1)
+    assert (reply.account.compute_us, reply.account.first_token_ms, reply.account.per_token_ms) == (9_000_000, 500, 250)
     assert [getattr(reply.account.stages, name) for name in protobuf_reply.STAGES] == list(range(9))
 
 

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wire.inference_messages import COMPILED, ROOT, message
+from wire.schema_client import encode_request
 from zerolayer.errors import BodyTooLarge, InvalidRequest
 from zerolayer.wire.body_limits import BodyLimits
-from zerolayer.wire.protobuf_client import encode_request
 from zerolayer.wire.protobuf_request import RequestDecoder
 from zerolayer.wire.schema import Message, OutputFormat, Request, Route, Sampling
 

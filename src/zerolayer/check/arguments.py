@@ -8,6 +8,7 @@ Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers retu
 
 
 _ADMIN = "http://127.0.0.1:8001"
+_LATENCIES = ("first_token", "between_tokens", "end_to_end")  # those of ``check.screen``
 
 
 def add_checks(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -53,6 +54,7 @@ def _add_pulse(commands: Commands[argparse.ArgumentParser]) -> None:
     pulse.add_argument("--save", metavar="FILE", help="write all that was seen, for `compare` and --from")
     pulse.add_argument("--html", metavar="FILE", help="write a report with pictures, one file")
     pulse.add_argument("--json", action="store_true", help="print JSON instead")
+    pulse.add_argument("--quiet", action="store_true", help="show no progress")
     pulse.set_defaults(run=_pulse)
 
 
@@ -100,6 +102,10 @@ def _add_watch(commands: Commands[argparse.ArgumentParser]) -> None:
     watch = commands.add_parser("watch", help="watch a running server", description=text, allow_abbrev=False)
     watch.add_argument("url", metavar="URL", nargs="?", default=_ADMIN, help=f"its admin address; default {_ADMIN}")
     watch.add_argument("--once", action="store_true", help="print one picture and end")
+    watch.add_argument(
+        "--latency", choices=_LATENCIES, default=_LATENCIES[0], help="of the heat map; default first_token"
+    )
+    watch.add_argument("--json", action="store_true", help="print the events as lines of JSON instead")
     watch.set_defaults(run=_watch)
 
 
@@ -150,19 +156,29 @@ def _positive(text: str) -> float:
     return _number(text, 0.001, 1e6)
 
 
+def _seconds(text: str) -> float:
+    return _number(text, 0.0, 1e6)
+
+
 def _share(text: str) -> float:
     return _number(text, 0.0, 1.0)
 
 
 # Numbers of a pulse, each a field of `Settings`, where the defaults stand: (name, placeholder, type, help).
 _PULSE_NUMBERS = (
-    ("probes", "N", _count, "lone requests; default 200"),
-    ("largest-pulse", "K", _count, "requests of the largest pulse; default 64"),
-    ("repeats", "N", _count, "pulses of each size; default 10"),
-    ("step-seconds", "S", _positive, "length of a load step; default 10"),
+    (
+        "budget-s",
+        "S",
+        _seconds,
+        "how long it may take; numbers that are not given shrink to fit; default 60, 0 = no limit",
+    ),
+    ("probes", "N", _count, "lone requests; default at most 200"),
+    ("largest-pulse", "K", _count, "requests of the largest pulse; default at most 64"),
+    ("repeats", "N", _count, "pulses of each size; default at most 10"),
+    ("step-seconds", "S", _positive, "length of a load step; default at most 10"),
     ("max-rate", "R", _positive, "most requests per second in a step; default 200"),
-    ("retries", "N", _count, "retries at the promised time; default 60"),
-    ("output-tokens", "N", _count, "tokens of each answer; default 32"),
+    ("retries", "N", _count, "retries at the promised time; default at most 60"),
+    ("output-tokens", "N", _count, "tokens of each answer; default 12"),
     ("prompt-words", "N", _count, "words added to the prompt"),
     ("timeout-s", "S", _positive, "longest wait for a reply; default 60"),
     ("max-lag-ms", "MS", _positive, "client lateness that forbids a verdict; default 1, or a tenth of S0 if larger"),
@@ -181,12 +197,16 @@ def _pulse(options: argparse.Namespace) -> int:
     from zerolayer.check.run_file import Settings, Stage
 
     names = [*(name.replace("-", "_") for name, *_ in _PULSE_NUMBERS), "step_rates", "users", "think_ms"]
-    numbers = {name: value for name in names if (value := getattr(options, name)) is not None}
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    numbers = {"budget_s": 60.0} | given
     return pulse(
         PulseOptions(
             url=options.url,
             settings=Settings(
-                aborts=not options.no_aborts, stages=tuple(Stage(*each) for each in options.stages or ()), **numbers
+                aborts=not options.no_aborts,
+                stages=tuple(Stage(*each) for each in options.stages or ()),
+                fixed=tuple(given),
+                **numbers,
             ),
             http2=options.http2,
             reread=options.reread,
@@ -205,6 +225,7 @@ def _pulse(options: argparse.Namespace) -> int:
             save=options.save,
             html=options.html,
             json=options.json,
+            quiet=options.quiet,
         )
     )
 
@@ -246,7 +267,7 @@ def _doctor(options: argparse.Namespace) -> int:
 def _watch(options: argparse.Namespace) -> int:
     from zerolayer.check.watch import watch
 
-    return watch(options.url, once=options.once)
+    return watch(options.url, once=options.once, latency=options.latency, json=options.json)
 
 
 def _sla(options: argparse.Namespace) -> int:

@@ -43,6 +43,7 @@ class Difference:
     n_second: int
     worse: bool
     better: bool
+    undecided: bool  # beyond the tolerance, and within what chance can do
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,10 @@ def _difference(
     a, b = float(statistic(np.concatenate(first))), float(statistic(np.concatenate(second)))
     # A bootstrap over few units is too narrow; Student's t over the normal quantile widens it (Hesterberg 2015).
     few = min(len(first), len(second))
-    widen = math.sqrt(few / (few - 1)) * (1 + 1.5 / few) if few > 1 else math.inf
-    low, high = (b - a + widen * (float(bound) - (b - a)) for bound in np.quantile(draws, [tail, 1 - tail]))
+    low, high = -math.inf, math.inf  # of one unit alone nothing is known
+    if few > 1:
+        widen = math.sqrt(few / (few - 1)) * (1 + 1.5 / few)
+        low, high = (b - a + widen * (float(bound) - (b - a)) for bound in np.quantile(draws, [tail, 1 - tail]))
     accepted = tolerance * abs(a) if unit != "%" else 100 * tolerance
     return Difference(
         name,
@@ -161,6 +164,7 @@ def _difference(
         sum(map(len, second)),
         worse=low > 0 and b - a > accepted,
         better=high < 0,
+        undecided=low <= 0 <= high and abs(b - a) > accepted,
     )
 
 
@@ -177,10 +181,11 @@ def text(comparison: Comparison) -> str:
         lines.append(f"NOT WORSE (exit {PASS})")
     lines += ["", "figure: first -> second, difference [95 % interval over all figures]"]
     for each in comparison.differences:
-        state = "worse" if each.worse else "better" if each.better else "same"
+        state = "worse" if each.worse else "better" if each.better else "undecided" if each.undecided else "same"
+        low, high = (f"{bound:+.3g}" if math.isfinite(bound) else "?" for bound in (each.low, each.high))
         lines.append(
             f"  {each.name:<28} {number(each.first)} -> {number(each.second)} {each.unit}, "
-            f"{each.second - each.first:+.3g} [{each.low:+.3g}, {each.high:+.3g}] "
+            f"{each.second - each.first:+.3g} [{low}, {high}] "
             f"n={each.n_first}, {each.n_second}: {state}"
         )
     return "\n".join(lines)

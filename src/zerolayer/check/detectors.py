@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerolayer.check.figures import (
     BOOTSTRAP_SEED,
     MIN_ACCEPTED,
     Order,
+    is_stream,
     lag,
     levels,
     order,
@@ -37,6 +39,7 @@ ORDERED_TAU = 0.5
 ORDERED_Z = 4.0
 ORDERED_PULSES = 0.8
 SHARING_RATIO = 1.5
+PROMPT_PACE = 1.35  # most from one stream's begin to the next, in times of a lone one's: others decode beside it
 SERIAL_EFFECT = 0.1  # of S0: a smaller order effect is of no account
 UNEVEN = 0.25  # spread of lone requests over S0
 FLOOR_MS = 2.0  # what any server's own work makes of a pulse; less than this, or than our own lag, is no finding
@@ -46,7 +49,8 @@ def line(run: Run) -> Finding | None:
     """A waiting line of any sort: requests of one pulse are served the later, the later they were sent.
 
     It takes sign and size: tau over 0.5, and the last quarter waits at least one whole S0 longer than the first.
-    An order effect smaller than that is a prompt read after another, and is named so.
+    An order effect smaller than that is a prompt read after another, and is named so; so is a larger one of streams
+    that begin one after another, from the first, each as much later as a lone one takes to its first token.
     """
     seen, s0 = order(run), unloaded(run)
     if seen is None or not _ordered(seen) or math.isnan(s0.value):
@@ -59,10 +63,12 @@ def line(run: Run) -> Finding | None:
     each = f"{seen.slope.value:.3g} ms each"
     if seen.effect.value < max(SERIAL_EFFECT * s0.value, FLOOR_MS, lag(run).worst_ms):
         return None
-    if seen.effect.value < 0.95 * s0.value:
-        return Finding(Kind.SERIAL, f"Serial prefill, {each}.", figures)
     last = levels(run, PULSE)[-1]
     served = last.size * (1 - last.refused.value)
+    if seen.effect.value < 0.95 * s0.value or _reads_prompts_in_turn(run, seen):
+        effect = f"{seen.effect.value:.0f} ms"
+        text = f"Prompts are read one after another, {each}: of {served:.0f} at once the last begin {effect} later."
+        return Finding(Kind.SERIAL, text, figures)
     passed = _passed(run, s0.value)
     behind = _slope_behind(run, passed)
     if seen.tau > 0 and _is_shaper(run, s0.value, seen.slope.value, behind):
@@ -90,6 +96,22 @@ def line(run: Run) -> Finding | None:
     )
 
 
+def _reads_prompts_in_turn(run: Run, seen: Order) -> bool:
+    """Whether streams begin at an even pace from the first, the pace of one prompt after another.
+
+    A server of c slots begins c at once; a shaper keeps its own pace, whatever a prompt takes.
+    """
+    alone = run.first_ms[run.rows(BASELINE) & run.served]
+    if not is_stream(run) or seen.tau < 0 or not len(alone):
+        return False
+    waits = _by_place(run)
+    prompt_ms, places = float(np.nanmedian(alone)), np.arange(len(waits))
+    behind = waits - waits[0] if len(waits) else waits
+    slow = behind > PROMPT_PACE * prompt_ms * places + 0.5 * prompt_ms
+    quick = behind < 0.5 * seen.slope.value * places - 0.1 * prompt_ms
+    return len(waits) >= MIN_ACCEPTED and seen.slope.value > prompt_ms / 2 and not (slow | quick).any()
+
+
 def _inverse(slope_ms: float) -> float:
     return 1000 / slope_ms if slope_ms > 0 else math.nan
 
@@ -104,10 +126,19 @@ def _per_second(slope_ms: Estimate) -> Estimate:
 
 
 def _by_place(run: Run) -> Floats:
-    """The median wait of each place in the largest pulses, as far as all pulses have one."""
-    groups = pulse_waits(run)
+    """The median latency of each place in the largest pulses, as far as all pulses have one."""
+    groups = _latencies(run)
     count = min(map(len, groups))
     return np.median(np.array([waits[:count] for waits in groups]), axis=0) if count else np.zeros(0)
+
+
+def _latencies(run: Run) -> list[Floats]:
+    """Waits in the largest pulses as latencies: to a stream's first token, and on to the end of a lone one."""
+    alone = run.rows(BASELINE) & run.served
+    rest_ms = (
+        float(np.nanmedian(run.latency_ms[alone] - run.first_ms[alone])) if is_stream(run) and alone.any() else 0.0
+    )
+    return [waits + rest_ms for waits in pulse_waits(run)]
 
 
 def _passed(run: Run, s0_ms: float) -> int:
@@ -135,7 +166,7 @@ def _is_shaper(run: Run, s0_ms: float, slope_ms: float, behind: Estimate | None)
     slots = s0_ms / slope_ms
     if slots < 0.8 or (behind is not None and _lets_a_burst_pass(run, s0_ms, s0_ms / behind.value)):
         return True
-    groups = pulse_waits(run)
+    groups = _latencies(run)
     if slots >= 3:
         start, end = int(slots / 2), int(slots)
         early = [float(np.median(waits[start:end])) - s0_ms for waits in groups if len(waits) >= end]
@@ -263,21 +294,28 @@ def _together(run: Run, size: int) -> list[Floats]:
     return [run.latency_ms[rows & (run.group == group)] for group in np.unique(run.group[rows])]
 
 
+def _bursts(run: Run, rows: NDArray[np.intp], s0_ms: float) -> list[Floats]:
+    """Latencies of the largest bursts: at least half as long as the third longest."""
+    starts = np.flatnonzero(np.diff(run.sent[rows]) > 250 * s0_ms) + 1
+    parts = [part for part in np.split(rows, starts) if len(part) >= MIN_ACCEPTED]
+    parts = [part for part in parts if run.sent[part[-1]] - run.sent[part[0]] <= 500 * s0_ms]
+    least = sorted(map(len, parts))[-3] / 2 if len(parts) >= 3 else math.inf
+    return [run.latency_ms[part] for part in parts if len(part) >= least]
+
+
 def captured_line(run: Run) -> Finding | None:
     """In a capture: whether bursts are served in a line, or all slow down, as more are in flight.
 
-    A burst is what came within a quarter of S0 of each other.
+    A burst is what came within half of S0, apart from what came before and after; the largest show a line.
     """
     rows, s0 = np.flatnonzero(run.rows(BASELINE, CAPTURE)), unloaded(run)
     loaded = levels(run, CAPTURE)
     full = [level for level in loaded if level.p50.n >= 20]
     if s0.n < 10 or not full:
         return None
-    quarter_us = 250 * s0.value
-    starts = np.flatnonzero(np.diff(run.sent[rows]) > quarter_us) + 1
-    bursts = [run.latency_ms[burst] for burst in np.split(rows, starts) if len(burst) >= MIN_ACCEPTED]
+    bursts = _bursts(run, rows, s0.value)
     effects = np.array([float(burst[-1] - burst[0]) for burst in bursts])
-    tau, z = pooled_tau(bursts)
+    tau, z = pooled_tau(bursts)  # NaN without bursts
     figures = {"s0_ms": s0, "p50_ms": full[-1].p50, "effect_ms": median(effects)}
     if tau > ORDERED_TAU and z > ORDERED_Z and float(np.median(effects)) >= 0.95 * s0.value:
         text = f"A queue: in {len(bursts)} bursts the later waits the longer, the last {np.median(effects):.0f} ms."

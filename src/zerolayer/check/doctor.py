@@ -151,20 +151,39 @@ def cores(_root: Path) -> Finding:
 
 
 def quota(root: Path) -> Finding:
-    """A control group's quota stops all threads in the middle of a step once it is used up."""
-    group = root / "sys/fs/cgroup" / _read(root / "proc/self/cgroup").rpartition(":")[2].lstrip("/")
-    limit, _, period = _read(group / "cpu.max").partition(" ")
-    stopped = dict(line.split() for line in _read(group / "cpu.stat").splitlines() if len(line.split()) == 2)
-    times = _whole(stopped.get("nr_throttled", "")) or 0
-    allowed = _whole(limit)
-    if allowed is None:
+    """A control group's quota stops all threads in the middle of a step once it is used up; the smallest one counts."""
+    limited = [(share, group) for group in _control_groups(root) if (share := _cores_allowed(group)) is not None]
+    if not limited:
         return Finding("processor", "quota", "none", "none, or whole cores", Verdict.OK)
-    share = allowed / (_whole(period) or 100_000)
+    share, group = min(limited)
+    counted = dict(line.split() for line in _read(group / "cpu.stat").splitlines() if len(line.split()) == 2)
+    times = _whole(counted.get("nr_throttled", "")) or 0
     value = f"{share:g} cores, stopped {times} times"
     if share != int(share) or times:
         remedy = "use whole cores (cpusets, the static CPU manager of Kubernetes) in place of a quota"
         return Finding("processor", "quota", value, "none, or whole cores", Verdict.BAD, remedy)
     return Finding("processor", "quota", value, "none, or whole cores", Verdict.OK)
+
+
+def _control_groups(root: Path) -> Iterator[Path]:
+    """The folders of this process's groups and of all above them, as versions 2 and 1 lay them out."""
+    mount = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, name = rest.partition(":")
+        folder = mount / controllers / name.lstrip("/")
+        while folder.is_relative_to(mount):
+            yield folder
+            folder = folder.parent
+    yield mount  # inside a container the name often points outside of what is mounted
+
+
+def _cores_allowed(group: Path) -> float | None:
+    limit, _, period = _read(group / "cpu.max").partition(" ")
+    if not limit:
+        limit, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
+    allowed, of = _whole(limit), _whole(period)
+    return allowed / of if allowed is not None and of else None
 
 
 def governor(root: Path) -> Finding:

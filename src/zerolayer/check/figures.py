@@ -125,8 +125,11 @@ def unloaded_spread(run: Run) -> float:
 
 
 def levels(run: Run, phase: str) -> list[Level]:
-    """One entry for each size of pulse or rate of step, ascending."""
+    """One entry for each size of pulse or rate of step, ascending; steps of a slow service may round to the same."""
     rows = run.rows(phase)
+    if phase == STEP:
+        pairs = sorted({(int(size), int(group)) for size, group in zip(run.size[rows], run.group[rows], strict=True)})
+        return [_level(run, rows & (run.group == group), size, phase) for size, group in pairs]
     return [_level(run, rows & (run.size == size), int(size), phase) for size in np.unique(run.size[rows])]
 
 

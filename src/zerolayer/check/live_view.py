@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from typing import Protocol, TextIO
+from collections.abc import Callable
+from typing import Final, Protocol, TextIO
 
 import numpy as np
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 CELLS = 30
-PERIOD_S = 0.1  # between redraws
+PERIOD_S = 0.1  # between redraws after exchanges
+CLOCK_S = 0.5  # between redraws of the time alone
+_NS: Final = 1e9
 _NAMES = {
     "baseline": "lone probes",
     "pulse": "pulses",
@@ -24,47 +26,105 @@ _NAMES = {
 
 
 class Watcher(Protocol):
-    """Whoever shows progress. Called between exchanges, never while a pulse is in flight."""
+    """Whoever shows progress. Never called when a request is due."""
+
+    def note(self, text: str) -> None:
+        """Something that a person should know, one sentence or more."""
 
     def begin(self, phase: str, total: int) -> None:
-        """A phase of ``total`` rounds begins."""
+        """A phase of at most ``total`` rounds begins."""
 
     def show(self, done: int, latencies_ms: list[float]) -> None:
         """``done`` rounds are over; the latencies of those served in the latest one."""
+
+    def wait(self) -> None:
+        """Time goes by, while replies are under way."""
 
 
 class Silent:
     """Nobody watches."""
 
+    def note(self, text: str) -> None:
+        """Say nothing."""
+
     def begin(self, phase: str, total: int) -> None:
         """Say nothing."""
 
     def show(self, done: int, latencies_ms: list[float]) -> None:
         """Say nothing."""
 
+    def wait(self) -> None:
+        """Say nothing."""
+
+
+class Lines:
+    """A ``Watcher`` for files and pipes: a line for each phase, as it begins."""
+
+    def __init__(self, out: TextIO, clock_ns: Callable[[], int]) -> None:
+        self._out, self._clock_ns, self._start_ns = out, clock_ns, clock_ns()
+
+    def note(self, text: str) -> None:
+        """Write it."""
+        self._write(text)
+
+    def begin(self, phase: str, total: int) -> None:
+        """Write the time and the phase."""
+        seconds = (self._clock_ns() - self._start_ns) / _NS
+        most = f", {total} at most" if total > 1 else ""
+        self._write(f"{seconds:4.0f} s  {_NAMES.get(phase, phase)}{most}")
+
+    def show(self, done: int, latencies_ms: list[float]) -> None:
+        """Nothing: one line a phase is enough in a log."""
+
+    def wait(self) -> None:
+        """Nothing."""
+
+    def _write(self, text: str) -> None:
+        self._out.write(text + "\n")
+        self._out.flush()
+
 
 class LiveView:
-    """A ``Watcher`` for terminals: redraws one line, at most ten times a second, and only between exchanges."""
+    """A ``Watcher`` for terminals: redraws one line, at most ten times a second."""
 
-    def __init__(self, screen: TextIO) -> None:
-        self._screen = screen
+    def __init__(self, screen: TextIO, clock_ns: Callable[[], int]) -> None:
+        self._screen, self._clock_ns = screen, clock_ns
+        self._start_ns = self._drawn_ns = clock_ns()
         self._phase, self._total = "", 0
         self._latencies: list[float] = []
-        self._drawn = 0.0
+        self._body = ""
+
+    def note(self, text: str) -> None:
+        """Write it on lines of its own."""
+        self.close()
+        self._screen.write(text + "\n")
+        self._screen.flush()
 
     def begin(self, phase: str, total: int) -> None:
         """Close the former line, start another."""
         self.close()
-        self._phase, self._total, self._latencies, self._drawn = phase, total, [], 0.0
+        self._phase, self._total, self._latencies = phase, total, []
+        self._redraw(0)
 
     def show(self, done: int, latencies_ms: list[float]) -> None:
         """Redraw, if a tenth of a second has gone by or the phase is over."""
         self._latencies += latencies_ms
-        now = time.monotonic()
-        if now - self._drawn < PERIOD_S and done < self._total:
-            return
-        self._drawn = now
-        self._screen.write(f"\r\x1b[K{self._line(done)}")
+        if self._clock_ns() - self._drawn_ns >= PERIOD_S * _NS or done >= self._total:
+            self._redraw(done)
+
+    def wait(self) -> None:
+        """Redraw the time, twice a second."""
+        if self._phase and self._clock_ns() - self._drawn_ns >= CLOCK_S * _NS:
+            self._draw()
+
+    def _redraw(self, done: int) -> None:
+        self._body = self._line(done)
+        self._draw()
+
+    def _draw(self) -> None:
+        self._drawn_ns = self._clock_ns()
+        seconds = (self._drawn_ns - self._start_ns) / _NS
+        self._screen.write(f"\r\x1b[K{seconds:4.0f} s  {self._body}")
         self._screen.flush()
 
     def _line(self, done: int) -> str:

@@ -23,6 +23,7 @@ from zerolayer.check.exchange import Exchange, Planned
 READ_BYTES = 1 << 18
 SPIN_NS = 2_000_000  # epoll's timeout has a resolution of 1 ms: the last stretch before a send is polled
 MILLISECOND = 1_000_000
+QUIET_NS = 20 * MILLISECOND  # before the next send: time for something else
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close at once, with RST
 
 Clock = Callable[[], int]
@@ -62,6 +63,7 @@ class LoadClient:
     def __init__(self, endpoint: Endpoint, timeout_s: float, clock: Clock = time.monotonic_ns) -> None:
         self.clock = clock
         self.in_flight: dict[int, Exchange] = {}  # by id()
+        self.quiet: Callable[[], None] = _nothing  # called now and then while nothing comes and nothing is due
         self._endpoint, self._timeout_s = endpoint, timeout_s
         self._tls = ssl.create_default_context() if endpoint.tls else None
         if self._tls is not None and endpoint.http2:
@@ -232,6 +234,8 @@ class LoadClient:
         if not events:
             # Rounded down, so that a send is never late by the rest of a millisecond: the last two are polled.
             events = self._poll.poll(max(0, patience_ns - SPIN_NS) // MILLISECOND / 1000)
+            if not events and self._patience_ns() > QUIET_NS:
+                self.quiet()
             since_ns = self._woken_ns = self.clock()
         ended: list[Exchange] = []
         for number, mask in events:
@@ -308,6 +312,10 @@ class LoadClient:
             exchange.error = "timeout"
             self._leave(exchange)
         return late
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def timer_lag_us(clock: Clock, count: int) -> list[int]:

@@ -6,16 +6,17 @@ import io
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from zerolayer.check import compare as comparing
 from zerolayer.check import target as targets
 from zerolayer.check.capture import read_capture
-from zerolayer.check.errors import InputFileError
+from zerolayer.check.errors import InputFileError, TargetError
 from zerolayer.check.html_report import html
 from zerolayer.check.json_report import to_json
-from zerolayer.check.live_view import LiveView, Silent
+from zerolayer.check.live_view import Lines, LiveView, Silent, Watcher
 from zerolayer.check.load_client import LoadClient
 from zerolayer.check.measure import Measurement
 from zerolayer.check.report import LIMIT_NAMES, Limit, analyse
@@ -48,6 +49,7 @@ class PulseOptions:
     save: str | None = None
     html: str | None = None
     json: bool = False
+    quiet: bool = False  # shows no progress
 
 
 def pulse(options: PulseOptions) -> int:
@@ -99,14 +101,24 @@ def _measure(options: PulseOptions) -> Run:
     if options.key_env is not None:
         target = targets.with_key(target, _key(options.key_env))
     client = LoadClient(target.endpoint, options.settings.timeout_s)
-    view = LiveView(sys.stderr) if sys.stdout.isatty() and sys.stderr.isatty() else None
+    view = _watcher(client.clock, quiet=options.quiet)
+    view.note(f"Measuring {target.endpoint}: lone requests, pulses, a load, and what becomes of refusals.")
     try:
         target = targets.discover(client, target, ask_api=options.api != "http" and options.body is None)
-        return Measurement(target, client, options.settings, view or Silent(), time.sleep).measure(arrivals)
+        return Measurement(target, client, options.settings, view, time.sleep).measure(arrivals)
+    except KeyboardInterrupt:
+        raise TargetError("Interrupted before the unloaded time was known.") from None
     finally:
         client.close()
-        if view is not None:
+        if isinstance(view, LiveView):
             view.close()
+
+
+def _watcher(clock_ns: Callable[[], int], *, quiet: bool) -> Watcher:
+    """Progress goes to standard error: drawn where that is a terminal, else in lines."""
+    if quiet:
+        return Silent()
+    return LiveView(sys.stderr, clock_ns) if sys.stderr.isatty() else Lines(sys.stderr, clock_ns)
 
 
 def _header(line: str) -> tuple[str, str]:

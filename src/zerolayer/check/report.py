@@ -10,9 +10,10 @@ import numpy as np
 
 from zerolayer.check import detectors, figures, time_detectors
 from zerolayer.check.causes import likely_cause
-from zerolayer.check.findings import INVALID, PASS, SLO_MISSED, Finding, Kind, exit_code
+from zerolayer.check.findings import HIDDEN_QUEUE, INVALID, PASS, SLO_MISSED, Finding, Kind, exit_code
 from zerolayer.check.run_file import BASELINE, CAPTURE, CLOSED, PULSE, REPLAY, RETRY, STAGE, STEP, Run
 from zerolayer.check.statistics import Estimate, median, quantile
+from zerolayer.check.stream_slots import waiting_streams
 
 # A finding that another one explains is not told twice.
 _EXPLAINS = {
@@ -23,6 +24,7 @@ _EXPLAINS = {
     Kind.FIRST_ARRIVAL: {Kind.MODE},
     Kind.SHARING: {Kind.STALL},
 }
+_SHOWN_BY_PULSES = {Kind.QUEUE, Kind.SHAPER, Kind.SHARING}
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ def conclude(run: Run) -> list[Finding]:
     """Every detector's finding, gravest first, without those that another one explains."""
     single: list[Callable[[Run], Finding | None]] = [
         detectors.line,
+        waiting_streams,
         detectors.sharing,
         detectors.captured_line,
         detectors.first_arrival,
@@ -135,8 +138,11 @@ def conclude(run: Run) -> list[Finding]:
     ]
     found = [finding for detect in single if (finding := detect(run)) is not None]
     found += time_detectors.promise(run)
+    if not any(finding.kind in _SHOWN_BY_PULSES for finding in found) and (line := time_detectors.overload(run)):
+        found.append(line)
     explained = set().union(*(_EXPLAINS.get(finding.kind, set()) for finding in found))
-    kept = [finding for finding in found if finding.kind not in explained]
+    lines = [finding for finding in found if finding.exit_code == HIDDEN_QUEUE]  # the first says most of the same line
+    kept = [finding for finding in found if finding.kind not in explained and finding not in lines[1:]]
     return sorted(kept, key=lambda finding: finding.exit_code or 99)
 
 

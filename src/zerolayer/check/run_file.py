@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from zerolayer.check.errors import InputFileError
 
 FORMAT = "zerolayer pulse"
-VERSION = 2  # 2 adds closed loops and stages
+VERSION = 3  # 2 adds closed loops and stages, 3 a budget
 Ints = NDArray[np.int64]
 
 BASELINE, PULSE, STEP, RETRY, SHADOW, ABORT, AFTER, REPLAY, CAPTURE, CLOSED, STAGE = (
@@ -55,7 +55,10 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How it was measured; every duration in ms unless the name says otherwise."""
+    """How it was measured; every duration in ms unless the name says otherwise.
+
+    With a budget, numbers that are not ``fixed`` are the most that is done, and a run's settings what was done.
+    """
 
     probes: int = 200
     largest_pulse: int = 64
@@ -70,13 +73,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     max_rate: float = 200.0
     retries: int = 60
     aborts: bool = True
-    output_tokens: int = 32
+    output_tokens: int = 12
     prompt_words: int = 0  # words added to the prompt
     timeout_s: float = 60.0
     max_wait_s: float = 30.0  # longest promised wait that is tried
     max_lag_ms: float = 0.0  # of the client itself; 0 = the larger of 1 ms and a tenth of S0
     timer_probes: int = 200  # waits by which the client's own lag is measured
     seed: int = 1
+    budget_s: float = 0.0  # how long the whole may take; 0 = as long as it takes
+    fixed: tuple[str, ...] = ()  # numbers that no budget changes
 
 
 class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

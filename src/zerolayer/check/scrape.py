@@ -55,6 +55,13 @@ class Scrape:
         """Observations of a histogram."""
         return int(self.total(f"{name}_count"))
 
+    def beyond(self, name: str, bound: float) -> int:
+        """Observations of a histogram that were certainly above ``bound``; those in the bucket around it are not."""
+        buckets = self._samples.get(f"{name}_bucket", ())
+        upper = min((le for each in buckets if (le := float(each.labels["le"])) >= bound), default=float("inf"))
+        within = sum(each.value for each in buckets if float(each.labels["le"]) == upper)
+        return self.count(name) - int(within) if buckets else 0
+
     def quantile(self, name: str, share: float) -> float | None:
         """Read off a histogram's buckets, straight within one; None when it is empty. Beyond all buckets: infinity."""
         buckets: dict[float, float] = {}

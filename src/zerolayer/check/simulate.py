@@ -160,6 +160,11 @@ class _Fleet:
         self.refused = self.infeasible = 0
         self._turn = 0
 
+    @property
+    def unserved(self) -> int:
+        """Requests that were refused for good."""
+        return self.refused + self.infeasible
+
     def send(self, request: int, at: int) -> None:
         """A new request."""
         node = self._node(at)
@@ -200,7 +205,11 @@ class _Fleet:
 
 def simulate(work: Demand, cost: Cost, nodes: int, limits: Rules | None = None) -> Outcome:
     """Run the demand through ``nodes``, with the limits of a server's default contract unless ``limits`` say else."""
-    limits = limits or rules()
+    return _simulate(work, cost, nodes, limits or rules(), len(work.at_ms))
+
+
+def _simulate(work: Demand, cost: Cost, nodes: int, limits: Rules, most_unserved: float) -> Outcome:
+    """The outcome; what had become of them by then, as soon as more than that are refused for good."""
     fits = work.prompt_tokens + work.output_tokens <= cost.slot_tokens
     chunks = _chunks(cost, work)[fits].astype(np.int64).tolist()
     tokens = np.maximum(work.output_tokens[fits], 1).astype(np.int64).tolist()
@@ -212,6 +221,8 @@ def simulate(work: Demand, cost: Cost, nodes: int, limits: Rules | None = None) 
         if back and back[0][0] <= at:
             fleet.retry_until(at)
         send(request, at)
+        if fleet.unserved > most_unserved:
+            break
     fleet.retry_until(1 << 61)
     for node in fleet.nodes:
         node.advance(1 << 61)
@@ -244,20 +255,37 @@ def find_nodes(work: Demand, cost: Cost, target: float, limits: Rules | None = N
     """The fewest nodes that serve a share of ``target`` in time; None if no number does, as work is too long."""
     limits = limits or rules()
     low = _too_few(work, cost, target, limits)
-    high = low + 1
-    while (outcome := simulate(work, cost, high, limits)).served_share < target:
-        hopeless = outcome.infeasible > (1 - target) * outcome.arrivals
-        if hopeless or high >= min(MAX_NODES, 2 * len(work.at_ms)):
+    high, most = low + 1, (1 - target) * len(work.at_ms)
+    if _hopeless(work, cost, limits) > most:
+        return None
+
+    def enough(nodes: int) -> Outcome | None:
+        seen = _simulate(work, cost, nodes, limits, most)
+        return seen if seen.served_share >= target else None
+
+    while (outcome := enough(high)) is None:
+        if high >= min(MAX_NODES, 2 * len(work.at_ms)):
             return None
         low, high = high, min(high + max(1, high // 2), MAX_NODES)
     while high - low > 1:
         middle = (low + high) // 2
-        tried = simulate(work, cost, middle, limits)
-        if tried.served_share >= target:
+        tried = enough(middle)
+        if tried is not None:
             high, outcome = middle, tried
         else:
             low = middle
     return outcome
+
+
+def _hopeless(work: Demand, cost: Cost, limits: Rules) -> int:
+    """Requests that no number of nodes serves: alone on a node each of them is infeasible."""
+    fits = work.prompt_tokens + work.output_tokens <= cost.slot_tokens
+    model, chunks = steps(cost), _chunks(cost, work).astype(np.int64)
+    kinds, counts = np.unique(
+        np.array([chunks, np.maximum(work.output_tokens, 1)], dtype=np.int64)[:, fits], axis=1, return_counts=True
+    )
+    lone = [Node(model, limits, [int(kind[0])], [int(kind[1])]).offer(0, 0)[0] for kind in kinds.T]
+    return int(np.count_nonzero(~fits)) + int(counts[[fate != SERVED for fate in lone]].sum())
 
 
 def _too_few(work: Demand, cost: Cost, target: float, limits: Rules) -> int:

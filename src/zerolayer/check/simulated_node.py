@@ -144,7 +144,11 @@ class Node:
                 if self._slack >= more:
                     self._slack = min(self._slack - more, due - end)
                     self._add(free.pop(), request, at, due)
+                    if self._admission is not None:
+                        self._admission.began_unbooked()
                     return SERVED, 0
+        elif not self._rules.retries and self._fits_idle(request, self._rules.end_ns):
+            return REFUSED, -1
         return self.ask(request, at, 0, at)
 
     def ask(self, request: int, at: int, attempt: int, since: int) -> tuple[int, int]:
@@ -156,11 +160,12 @@ class Node:
         end = rules.end_ns - (at - since) if rules.patient else rules.end_ns
         if end <= 0:
             return REFUSED, -1
+        if attempt >= rules.retries and not self._free and self._is_refused(exact.admission, request, at, end):
+            return REFUSED, -1
         limits = Limits(rules.first_token_ns, rules.per_token_ns, end, end if rules.patient else None)
         chunks = self._chunks[request]
         work = Work(chunks, chunks * self._chunk_ns, self._chunk_ns, self._tokens[request])
-        sender = request % rules.senders if rules.senders else request
-        asker = Asker(sender, retry=attempt > 0, last=attempt >= rules.retries)
+        asker = self._asker(request, attempt)
         admission = exact.admission
         wish = Wish(most=work, least=work, promised=work, limits=limits, tier=Tier.DEFAULT, key=request)
         try:
@@ -168,6 +173,8 @@ class Node:
             if isinstance(answer, Grant):
                 if admission.calendar.confirm(answer.slot, work):
                     self._start(answer.slot, request, at, answer.due_ns)
+                    if answer.booked:
+                        exact.quiet_after = max(exact.quiet_after, self._last)
                     return SERVED, 0
                 admission.calendar.release(answer.slot)
                 raise admission.refuse_longer(wish, asker)
@@ -181,6 +188,22 @@ class Node:
         exact.held.append((answer, request))
         return SERVED, 0
 
+    def _asker(self, request: int, attempt: int) -> Asker:
+        rules = self._rules
+        sender = request % rules.senders if rules.senders else request
+        return Asker(sender, retry=attempt > 0, last=attempt >= rules.retries)
+
+    def _fits_idle(self, request: int, end_ns: int) -> bool:
+        """Whether an idle node could promise it: a request that will not come back is then refused, not infeasible."""
+        chunks, prices = self._chunks[request], self._prices
+        first = prices.reserve_ns + chunks * self._chunk_ns + (JOIN_STEPS + chunks) * prices.step_ns
+        return first <= self._rules.first_token_ns and first + (self._tokens[request] - 1) * prices.step_ns <= end_ns
+
+    def _is_refused(self, admission: Admission, request: int, at: int, end_ns: int) -> bool:
+        """Whether nothing but a refusal can come of a last attempt without a slot: nothing is booked for it then."""
+        asker = self._asker(request, self._rules.retries)
+        return self._fits_idle(request, end_ns) and admission.tickets.match(asker, request, at) is None
+
     def advance(self, at: int) -> None:
         """Let time go on to ``at``."""
         exact = self._exact
@@ -189,6 +212,9 @@ class Node:
                 self._jump(at)
             return
         while True:
+            if (count := self._uneventful(exact, at)) > 0:
+                self._step(exact, self._border + count * self._decode, count)
+                continue
             busy = self._steps < self._last
             step = self._border + self._decode + (0 if self._lead or not self._pending else self._extra)
             wake = min((b.start_ns for b, _ in exact.held if b.start_ns > self._now), default=NEVER)
@@ -204,6 +230,17 @@ class Node:
         if quiet and self._calm:
             self._exact = None
             self._slack = self._least_slack()
+
+    def _uneventful(self, exact: _Exact, at: int) -> int:
+        """How many steps until ``at``, or until a slot is free, carry no chunk and can let nobody begin."""
+        if self._lead or self._pending or self._steps >= self._last:
+            return 0
+        until = at
+        for booking, _ in exact.held:
+            if self._free and booking.start_ns <= self._now:
+                return 0
+            until = min(until, booking.start_ns if booking.start_ns > self._now else booking.terms.due_ns)
+        return min((until - self._border) // self._decode, self._running[0][0] - self._steps)
 
     # The engine.
 
@@ -262,7 +299,7 @@ class Node:
 
     # The exact path.
 
-    def _step(self, exact: _Exact, ended: int) -> None:
+    def _step(self, exact: _Exact, ended: int, count: int = 1) -> None:
         slot = -1
         if self._lead:
             self._lead = 0
@@ -272,10 +309,10 @@ class Node:
             exact.order[0][1] -= 1
             if not exact.order[0][1]:
                 exact.order.popleft()
-        self._steps += 1
+        self._steps += count
         self._border = self._now = ended
         calendar = exact.admission.calendar
-        calendar.on_step(slot, ended)
+        calendar.on_step(slot, ended, count)
         while self._running and self._running[0][0] <= self._steps:
             _, done, request, start, due = heappop(self._running)
             self.ended.append((request, start, ended, due))
@@ -287,7 +324,7 @@ class Node:
     def _wake(self, exact: _Exact) -> None:
         for entry in list(exact.held):
             booking, request = entry
-            grant = exact.admission.resume(booking)
+            grant = exact.admission.resume(booking) if self._free else None
             if grant is not None:
                 exact.held.remove(entry)
                 exact.admission.calendar.confirm(grant.slot, booking.work)

@@ -22,6 +22,7 @@ _LATENCIES: Final = (
     ("Whole reply", "vllm:e2e_request_latency_seconds"),
     ("Time to a refusal", "zerolayer:refusal_seconds"),
 )
+_FIRST: Final = "vllm:time_to_first_token_seconds"
 _RETRIES: Final = ("kept", "early", "late", "broken")
 
 
@@ -74,7 +75,8 @@ def sentence(contract: Contract, scrape: Scrape) -> str:
     deadline = contract.deadline
     first, end, ahead = (_time(ms / 1000) for ms in (deadline.first_token_ms, deadline.default_ms, deadline.horizon_ms))
     kept, all_of_them = _kept(scrape)
-    kept = max(0, kept - _missed(scrape, "first_token"))  # as if no request had missed both
+    late = _late(scrape, _FIRST, "first_token", deadline.first_token_ms)
+    kept = max(0, kept - late)  # as if no request had missed both
     told = f"If we take your request, its first word comes within {first} and its last within {end}"
     told += f"; so it was for {_share(kept, all_of_them)} of {all_of_them:,} requests. " if all_of_them else ". "
     if not deadline.horizon_ms:
@@ -86,12 +88,10 @@ def sentence(contract: Contract, scrape: Scrape) -> str:
 
 def _promises(contract: Contract, scrape: Scrape) -> list[Block]:
     deadline = contract.deadline
-    admitted = scrape.count("vllm:time_to_first_token_seconds")
-    gaps = scrape.count("vllm:inter_token_latency_seconds")
     kept, ended = _kept(scrape)
     rows = (
-        ("First token", deadline.first_token_ms, admitted - _missed(scrape, "first_token"), admitted),
-        ("Between two tokens", deadline.per_token_ms, gaps - _missed(scrape, "per_token"), gaps),
+        _held("First token", scrape, _FIRST, "first_token", deadline.first_token_ms),
+        _held("Between two tokens", scrape, "vllm:inter_token_latency_seconds", "per_token", deadline.per_token_ms),
         ("Whole reply", deadline.default_ms, kept, ended),
     )
     return [
@@ -193,8 +193,15 @@ def _retries(scrape: Scrape) -> tuple[int, int]:
     return came[0], sum(came)
 
 
-def _missed(scrape: Scrape, limit: str) -> int:
-    return int(scrape.total("zerolayer:limit_missed_total", limit=limit))
+def _held(title: str, scrape: Scrape, metric: str, limit: str, ms: int) -> tuple[str, int, int, int]:
+    observed = scrape.count(metric)
+    return title, ms, observed - _late(scrape, metric, limit, ms), observed
+
+
+def _late(scrape: Scrape, metric: str, limit: str, ms: int) -> int:
+    """How often a limit did not hold; where a request was granted more than the contract's, that counts too."""
+    missed = int(scrape.total("zerolayer:limit_missed_total", limit=limit))
+    return max(missed, scrape.beyond(metric, ms / 1000))
 
 
 def _quantile(scrape: Scrape, name: str, share: float, n: int) -> str:

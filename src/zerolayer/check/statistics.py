@@ -138,8 +138,11 @@ def share(successes: int, n: int) -> Estimate:
     if n == 0:
         return NOTHING
     tail = (1 - CONFIDENCE) / 2
-    low = 0.0 if successes == 0 else beta_quantile(tail, successes, n - successes + 1)
-    high = 1.0 if successes == n else beta_quantile(1 - tail, successes + 1, n - successes)
+    if successes in (0, n):  # where the quantile has a closed form
+        rest = tail ** (1 / n)
+        return Estimate(0.0, 0.0, 1 - rest, n) if successes == 0 else Estimate(1.0, rest, 1.0, n)
+    low = beta_quantile(tail, successes, n - successes + 1)
+    high = beta_quantile(1 - tail, successes + 1, n - successes)
     return Estimate(successes / n, low, high, n)
 
 

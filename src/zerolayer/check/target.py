@@ -141,8 +141,11 @@ def discover(client: LoadClient, target: Target, *, ask_api: bool) -> Target:
     for ending in (*PATHS.values(), "/v1"):
         prefix = prefix.removesuffix(ending)
     versioned = replace(target, headers=(*target.headers, ("anthropic-version", "2023-06-01")))
-    reply = _ask(client, versioned, prefix + "/v1/models")
+    reply = _ask(client, target, prefix + "/v1/models")
     models = _models(reply)
+    if not models:  # Anthropic's own API answers nobody who does not name its version
+        reply = _ask(client, versioned, prefix + "/v1/models")
+        models = _models(reply)
     owner = models[0].owned_by if models else ""
     target = replace(target, software=recognise(reply.server, owner))
     if target.api == "http":

@@ -83,7 +83,18 @@ def summary(run: Run, report: Report) -> Rows:
         rows.append(("retry kept", f"{show_share(retry.kept)}; promised {show(retry.promised)}"))
     if retry.regret.n:
         rows.append(("promise late by", show(retry.regret)))
+    if report.pulses:
+        rows.append(("seen up to", _reach(run, report)))
     return rows
+
+
+def _reach(run: Run, report: Report) -> str:
+    """What a verdict covers: what comes only with more at once, or a higher rate, was not looked for."""
+    parts = [f"{report.pulses[-1].size} at once"]
+    if report.steps:
+        parts.append(f"{report.steps[-1].size}/s")
+    more = "--largest-pulse, --max-rate" + (", --budget-s" if run.settings.budget_s else "")
+    return f"{' and '.join(parts)}; a line that begins only beyond is not seen ({more})"
 
 
 def _named(run: Run) -> str:

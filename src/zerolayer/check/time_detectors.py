@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from zerolayer.check import modes as shape
-from zerolayer.check.figures import BOOTSTRAP_SEED, is_stream, retry, stream, unloaded
+from zerolayer.check.figures import BOOTSTRAP_SEED, is_stream, lag, retry, stream, unloaded
 from zerolayer.check.findings import Finding, Kind
 from zerolayer.check.phase import tick as find_tick
-from zerolayer.check.run_file import AFTER, BASELINE, CLOSED, PULSE, REPLAY, SHADOW, STAGE, STEP, Run
-from zerolayer.check.statistics import Estimate, Floats, median, share
+from zerolayer.check.run_file import ABORT, AFTER, BASELINE, CLOSED, PULSE, REPLAY, SHADOW, STAGE, STEP, Run
+from zerolayer.check.statistics import Estimate, Floats, median, pooled_tau, share
 
 STALL_RATIO = 3.0  # P99 over P50
 STALL_FANO = 2.0
@@ -20,6 +20,8 @@ PROMISE_SHARE = 0.99  # of retries at the promised time that an honest service s
 LUMP = 2.0  # tokens per read
 MIN_EVENT_MS = 0.2  # a stream faster than this is read in lumps by anybody
 LATE_MS = 500.0
+# Of a step whose latency grows: fewest requests, share served, tau and its score, and the least that counts in ms.
+GROWING_LEAST, GROWING_SERVED, GROWING_TAU, GROWING_Z, FLOOR_MS = 16, 0.98, 0.5, 4.0, 2.0
 
 
 def tick(run: Run) -> Finding | None:
@@ -45,7 +47,8 @@ def stall(run: Run) -> Finding | None:
     steps = run.rows(STEP, REPLAY) & run.served
     if not steps.any():
         return None
-    rows = np.flatnonzero(steps & (run.size == run.size[steps].min()))
+    calm = run.group[steps & (run.size == run.size[steps].min())].min()
+    rows = np.flatnonzero(steps & (run.group == calm))
     latency, sent = run.latency_ms[rows], run.sent[rows] / 1000
     p50, p99 = float(np.median(latency)), float(np.quantile(latency, 0.99))
     slow = latency > max(2.5 * p50, p50 + 10.0)
@@ -71,6 +74,39 @@ def stall(run: Run) -> Finding | None:
             "length_ms": median(lengths),
             "fano": Estimate(fano, math.nan, math.nan, len(rows)),
             "slow_share": share(int(slow.sum()), len(rows)),
+        },
+    )
+
+
+def overload(run: Run) -> Finding | None:
+    """A step in which latency grows from the first request to the last, and hardly anybody is refused.
+
+    So shows a line that is longer than the largest pulse: a burst that passes, slots that are more than a pulse has.
+    """
+    steps = run.rows(STEP)
+    if not steps.any():
+        return None
+    most = run.group[steps & (run.size == run.size[steps].max())].max()
+    rows = np.flatnonzero(steps & (run.group == most))
+    served, s0 = rows[run.served[rows]], unloaded(run)
+    if len(served) < GROWING_LEAST or len(served) < GROWING_SERVED * len(rows) or math.isnan(s0.value):
+        return None
+    waits = run.sent_latency_ms[served[np.argsort(run.sent[served])]]
+    quarter = len(waits) // 4
+    grown = float(np.median(waits[-quarter:]) - np.median(waits[:quarter]))
+    if grown < max(s0.value, FLOOR_MS, lag(run).worst_ms):
+        return None
+    tau, z = pooled_tau([waits])
+    if tau <= GROWING_TAU or z <= GROWING_Z:
+        return None
+    seconds = float(run.sent[served].max() - run.sent[served].min()) / 1e6
+    return Finding(
+        Kind.QUEUE,
+        f"A line that no pulse was large enough to show: at {len(rows) / max(seconds, 1e-6):.3g} requests/s nothing is "
+        f"refused, and within {seconds:.1f} s latency grew by {grown:.0f} ms.",
+        {
+            "grown_ms": Estimate(grown, math.nan, math.nan, len(waits)),
+            "tau": Estimate(tau, math.nan, math.nan, len(waits)),
         },
     )
 
@@ -150,8 +186,9 @@ def _after_aborts(run: Run) -> _Aborts | None:
     if not len(reference):
         return None
     extra = run.first_ms[now & run.served] - float(np.nanmedian(reference))
-    groups = max(1, len(np.unique(run.group[later])))
-    lost = float((later & ~run.served).sum()) / groups
+    rounds = max(1, len(np.unique(run.group[later])))
+    before = run.rows(ABORT) & run.refused  # whoever was turned away before anything was broken off
+    lost = float((later & ~run.served).sum() - before.sum()) / rounds
     return _Aborts(int((now & run.refused).sum()), int(now.sum()), extra[~np.isnan(extra)], lost)
 
 

@@ -48,20 +48,32 @@ class Address:
         return f"{self.scheme}://{self.authority}{self.prefix}"
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
-        """One HTTP/1.1 request whose connection ends with its reply."""
+        """One HTTP/1.1 request whose connection ends with its reply. ``headers`` have lower case names."""
         lines = [
             f"{method} {self.prefix}{path} HTTP/1.1",
             f"host: {self.authority}",
-            "user-agent: zerolayer-client",
-            "accept: text/event-stream, application/json",
             "connection: close",
-            *(f"{name}: {value}" for name, value in headers.items()),
+            *(f"{name}: {value}" for name, value in self._headers(method, headers, body).items()),
         ]
-        if self.key:
-            lines.append(f"authorization: Bearer {self.key}")
-        if method == "POST":
-            lines += ["content-type: application/json", f"content-length: {len(body)}"]
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+    def fields(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> list[tuple[str, str]]:
+        """The head of one HTTP/2 request."""
+        return [
+            (":method", method),
+            (":scheme", self.scheme),
+            (":authority", self.authority),
+            (":path", self.prefix + path),
+            *self._headers(method, headers, body).items(),
+        ]
+
+    def _headers(self, method: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+        all_headers = {"user-agent": "zerolayer-client", "accept": "text/event-stream, application/json"}
+        if self.key:
+            all_headers["authorization"] = f"Bearer {self.key}"
+        if method == "POST":
+            all_headers |= {"content-type": "application/json", "content-length": str(len(body))}
+        return all_headers | dict(headers)
 
     def unreachable(self, error: OSError) -> NotReachable:
         """The error of a connection that did not come about."""
@@ -84,6 +96,10 @@ class Patience:
     wait_s: float
     end_ns: int | None
     clock_ns: Callable[[], int]
+
+    def at_most(self, wait_s: float) -> Patience:
+        """The same with single waits of ``wait_s`` seconds at most."""
+        return Patience(min(wait_s, self.wait_s), self.end_ns, self.clock_ns)
 
     def left_s(self) -> float:
         """The longest that the next wait may be. Raises ``DeadlinePassed``."""

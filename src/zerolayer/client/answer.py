@@ -1,21 +1,47 @@
-"""The answer to one request: the events of its stream read into text, and how it ended. Sans-IO."""
+"""The answer to one request, and how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from zerolayer.client.errors import BadReply
-from zerolayer.client.head import json_object, refusal
-from zerolayer.client.http1 import CHECK
-from zerolayer.client.sse import EventReader
 from zerolayer.client.statistics import Attempts
 
 
 @dataclass(frozen=True)
+class Stages:
+    """Where the server's time went, in microseconds: nine stages from the first byte read to the last byte written.
+
+    ``write`` is not known before the last byte is written, so it is 0 in a reply.
+    """
+
+    read: int = 0
+    parse: int = 0
+    guard: int = 0
+    tokenise: int = 0
+    wait: int = 0
+    prefill: int = 0
+    decode: int = 0
+    frame: int = 0
+    write: int = 0
+
+    @property
+    def arithmetic_us(self) -> int:
+        """Steps of the model that held this request."""
+        return self.prefill + self.decode
+
+    @property
+    def glue_us(self) -> int:
+        """Everything else, without ``wait`` for a step's border."""
+        return self.read + self.parse + self.guard + self.tokenise + self.frame + self.write
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """How a stream ended. ``stages_us`` (microseconds a stage) and ``program`` are zerolayer's own, empty elsewhere."""
+    """How a stream ended. ``stages_us`` (microseconds a stage) and ``program`` are zerolayer's own, empty elsewhere.
+
+    ``cached_tokens`` of the prompt were kept from an earlier one.
+    """
 
     model: str = ""
     finish_reason: str = ""
@@ -23,6 +49,12 @@ class Outcome:
     completion_tokens: int = 0
     stages_us: Mapping[str, int] = field(default_factory=dict)
     program: str = ""
+    cached_tokens: int = 0
+
+    @property
+    def stages(self) -> Stages:
+        """``stages_us``, typed."""
+        return Stages(**{name: us for name, us in self.stages_us.items() if name in Stages.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -38,46 +70,9 @@ class Answer:
     @property
     def node(self) -> str:
         """Who answered."""
-        return self.attempts.nodes[-1]
+        return self.attempts.answered_by or self.attempts.nodes[-1]
 
-
-class AnswerReader:
-    """Pieces of a reply's body -> pieces of text; ``outcome`` is set when the stream's end mark was read."""
-
-    def __init__(self) -> None:
-        self.outcome: Outcome | None = None
-        self._events = EventReader()
-        self._seen: dict[str, Any] = {}
-
-    def push(self, data: bytes) -> Iterator[str]:
-        """Take in ``data``; give its text. Raises ``BadReply``, and ``Refused`` for an error sent in the stream."""
-        for event in self._events.push(data):
-            if self.outcome is not None:
-                break
-            if event == b"[DONE]":
-                self.outcome = Outcome(**self._seen)
-            elif text := self._take(json_object(event)):
-                yield text
-
-    def _take(self, chunk: dict[str, Any]) -> str:
-        """The text of one chunk; what else it says is kept for ``outcome``."""
-        if "error" in chunk:
-            raise refusal(chunk, 200, None)
-        text: object = ""
-        try:
-            self._seen["model"] = str(chunk.get("model") or self._seen.get("model", ""))
-            if (usage := chunk.get("usage")) is not None:
-                self._seen["prompt_tokens"] = int(usage["prompt_tokens"])
-                self._seen["completion_tokens"] = int(usage["completion_tokens"])
-            for choice in chunk.get("choices", [])[:1]:
-                text = (choice["text"] if "text" in choice else choice["delta"].get("content")) or ""
-                if reason := choice.get("finish_reason"):
-                    self._seen["finish_reason"] = str(reason)
-                    own = choice.get("zerolayer") or chunk.get("zerolayer") or {}
-                    self._seen["stages_us"] = {str(name): int(us) for name, us in own.get("stages_us", {}).items()}
-                    self._seen["program"] = str(own.get("program", ""))
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise BadReply(f"A chunk of the stream has not the shape of OpenAI's API. {CHECK}") from None
-        if not isinstance(text, str):
-            raise BadReply(f"A chunk of the stream holds text of another type. {CHECK}")
-        return text
+    @property
+    def stages(self) -> Stages:
+        """Where the server's time went."""
+        return self.outcome.stages

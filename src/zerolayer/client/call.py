@@ -2,14 +2,15 @@
 
 | after | what comes next |
 |---|---|
-| a refusal with a booking | a node that would start earlier, else the booked time; the earlier booking of two |
+| a refusal with a booking | a node that would start earlier, else the booked time; the later booking of two is left |
 | a refusal without one | a booking that is held, else a node that would start now, else a backoff (budget) |
 | a refusal that forbids a retry here | if there is no slot, a node that would start in time; else the end |
 | 503 | a node not asked yet, else as above; the node is left out until the time it told |
 | nothing listens | a node not asked yet, else whichever may be tried first; the node is left out for a pause |
 | the connection broke, or brought no HTTP | the same, but drawn from the budget, and counted as ``unanswered`` |
 
-A reply that began ends the call's attempts: what follows is a stream's business, and is never sent again.
+A reply that began ends the call's attempts: what follows is a stream's business, and is never sent again. A *hedge* is
+a second request beside one that has not begun to answer; the first of the two that begins is the answer.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class Call:
     """The attempts of one call. ``end_ns`` is the last moment at which an attempt may begin.
 
     ``next`` says what to do; after a ``Send`` exactly one of ``began``, ``refused``, ``unreachable``, ``expired``
-    and ``abandoned`` is told, then ``next`` is asked again. ``chance`` gives numbers uniform in [0, 1).
+    and ``abandoned`` is told, then ``next`` is asked again. ``take_left`` gives bookings that nobody will come for.
+    ``chance`` gives numbers uniform in [0, 1).
     """
 
     def __init__(
@@ -105,6 +107,9 @@ class Call:
         self._guesses = 0
         self._given_up: GiveUp | None = None
         self._move: str | None = None
+        self._asked = ""
+        self._hedge: str | None = None
+        self._left: list[Promise] = []
         budget.earn()
         tally.add("calls")
 
@@ -131,6 +136,8 @@ class Call:
     def began(self, now_ns: int, head: Head) -> None:
         """The reply of 200 began: this is the call's answer."""
         self._nodes.heard(self._asked, now_ns, head.load)
+        self.attempts = replace(self.attempts, answered_by=self._asked)
+        self._leave_promise()
         self._tally.end(self.attempts, answered=True)
 
     def ended(self) -> None:
@@ -145,12 +152,65 @@ class Call:
     def abandoned(self) -> None:
         """The caller left before there was a reply."""
         self._nodes.abandoned(self._asked)
+        self._leave_promise()
+        self._tally.end(self.attempts, answered=False)
+
+    def left(self) -> None:
+        """The caller left between two attempts."""
+        self._leave_promise()
         self._tally.end(self.attempts, answered=False)
 
     def expired(self, now_ns: int) -> None:
         """The deadline passed before there was a reply. The node may hang, so it is left out for a pause."""
         self._nodes.lost(self._asked, now_ns)
+        self._leave_promise()
         self._tally.end(self.attempts, answered=False)
+
+    def hedge(self, now_ns: int) -> Send | None:
+        """A second node to ask beside the first, or None. It draws from the budget: whoever is slow is not flooded."""
+        node = self._nodes.choose(now_ns, self._prefix, frozenset(self.attempts.nodes))
+        if node is None or self._nodes[node].start_in_ns(now_ns) > 0:
+            return None
+        if now_ns > self._end_ns or not self._budget.draw():
+            return None
+        first = self._asked
+        send = self._send(node, None)
+        self.attempts = replace(self.attempts, hedged=self.attempts.hedged + 1)
+        self._hedge, self._asked = node, first
+        return send
+
+    def hedge_won(self, first: Head | None) -> None:
+        """The second node began to answer; the first request is cancelled, if ``first`` does not tell how it ended."""
+        if self._hedge is not None:
+            self._nodes.abandoned(self._asked)
+            if first is not None and first.ticket is not None:
+                self._left.append(Promise(self._asked, 0, first.ticket))
+            self._asked, self._hedge = self._hedge, None
+            self._tally.add("hedges_won")
+
+    def hedge_lost(self) -> None:
+        """The first node began to answer, or the call ended; the second request is cancelled."""
+        if self._hedge is not None:
+            self._nodes.abandoned(self._hedge)
+            self._hedge = None
+
+    def hedge_failed(self, now_ns: int, head: Head | None) -> None:
+        """The second node did not answer (``head`` None), or refused."""
+        node, self._hedge = self._hedge, None
+        if node is None:
+            return
+        if head is None:
+            self._nodes.lost(node, now_ns)
+            return
+        self._nodes.heard(node, now_ns, head.load)
+        self._nodes.ended(node)
+        if head.ticket is not None:
+            self._left.append(Promise(node, now_ns, head.ticket))
+
+    def take_left(self) -> list[Promise]:
+        """Bookings that are of no use any more, so that their nodes may be told. Each is given once."""
+        left, self._left = self._left, []
+        return left
 
     def refused(self, sent_ns: int, now_ns: int, wall_ns: int, head: Head) -> None:
         """A reply that is no answer."""
@@ -199,19 +259,18 @@ class Call:
             return self._booking_or_guess(now_ns, None)
         return None
 
-    @property
-    def _asked(self) -> str:
-        return self.attempts.nodes[-1]
-
     def _send(self, node: str, ticket: str | None) -> Send:
         self.attempts = replace(self.attempts, nodes=(*self.attempts.nodes, node))
+        self._asked = node
         self._nodes.sent(node)
         return Send(node, ticket)
 
     def _booked(self, now_ns: int, promise: Promise) -> None:
         """Keep the earlier of two bookings; ask another node if it seems to start before that."""
         if self._promise is None or promise.at_ns < self._promise.at_ns:
-            self._promise = promise
+            promise, self._promise = self._promise or promise, promise
+        if promise is not self._promise:
+            self._left.append(promise)
         if not self._earlier(now_ns, self._promise.at_ns):
             self._booking_or_guess(now_ns, None)
 
@@ -273,8 +332,14 @@ class Call:
         waited = self.attempts.waited_ms + max(0, until_ns - now_ns) / NS_PER_MS
         self.attempts = replace(self.attempts, waited_ms=waited)
 
+    def _leave_promise(self) -> None:
+        if self._promise is not None:
+            self._left.append(self._promise)
+            self._promise = None
+
     def _give_up(self, why: GiveUp) -> None:
         self._given_up = why
+        self._leave_promise()
         if why is GiveUp.BUDGET:
             self._tally.add("out_of_budget")
         self._tally.end(self.attempts, answered=False)

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 NS_PER_MS: Final = 1_000_000
 LOAD_BOUND: Final = 1.25  # times the mean of what this client has under way: above it, affinity yields
-FRESH_NS: Final = 1_000_000_000  # an older word of a free slot is no reason to leave a booking
+FRESH_NS: Final = 1_000_000_000  # an older word is no reason to look beyond a booking
 GAIN_NS: Final = 20_000_000  # nor is a start that is hardly earlier
 FIRST_PAUSE_NS: Final = 100_000_000
 LONGEST_PAUSE_NS: Final = 1_000_000_000  # a node that is back is found within this time
@@ -55,6 +55,7 @@ class Node:
     failures: int = 0
     out_until_ns: int = 0
     probing: bool = False
+    listed: bool = True  # one of the nodes that there are now, as far as is known
 
     def start_in_ns(self, now_ns: int) -> int:
         """How long until a request that is sent now would start, as far as is known."""
@@ -67,6 +68,14 @@ class Node:
         if self.told_ns is None:
             return self.unheard == 0
         return now_ns - self.told_ns <= FRESH_NS and self.load.free + self.ended > self.unheard
+
+    def is_fresh(self, now_ns: int) -> bool:
+        """Whether its start can be told: it said so a moment ago, or was never asked and is taken for free."""
+        if self.told_ns is None:
+            return self.unheard == 0
+        return self.surely_free(now_ns) or (
+            now_ns - self.told_ns <= FRESH_NS and self.load.next_ms > 0 and self.start_in_ns(now_ns) > 0
+        )
 
     def usable(self, now_ns: int) -> bool:
         """Whether it may be asked: it answers, or its pause is over and nobody else is trying it."""
@@ -90,6 +99,24 @@ class Nodes:
     def __len__(self) -> int:
         return len(self._nodes)
 
+    @property
+    def listed(self) -> list[str]:
+        """The names of the nodes that there are now."""
+        return [node.name for node in self._nodes.values() if node.listed]
+
+    def update(self, names: Sequence[str]) -> None:
+        """The nodes that there are now. One that is not among them is asked only where no other one can be."""
+        for name in names:
+            self._nodes.setdefault(name, Node(name))
+        for node in self._nodes.values():
+            node.listed = node.name in names
+
+    def told(self, name: str, told_ns: int, load: Load) -> None:
+        """Somebody else knows what this node said then; what it said to us since counts more."""
+        node = self._nodes[name]
+        if node.told_ns is None or node.told_ns < told_ns:
+            node.load, node.told_ns, node.ended = load, told_ns, 0
+
     def choose(self, now_ns: int, prefix: bytes = b"", without: frozenset[str] = frozenset()) -> str | None:
         """The node to ask next, or None when all are out. ``prefix`` names what the prompt begins with.
 
@@ -97,6 +124,7 @@ class Nodes:
         """
         only = len(self._nodes) == 1
         usable = [node for node in self._nodes.values() if node.name not in without and (only or node.usable(now_ns))]
+        usable = [node for node in usable if node.listed] or usable
         if not usable:
             return None
         bound = LOAD_BOUND * (sum(node.running for node in usable) + 1) / len(usable)
@@ -111,18 +139,18 @@ class Nodes:
         ).name
 
     def earlier(self, now_ns: int, than_ns: int, without: frozenset[str]) -> str | None:
-        """A node that would start well before ``than_ns``, where one is known that has a slot now.
+        """A node that would start well before ``than_ns``, by what it said a moment ago.
 
-        A booking that is left for a guess holds a slot for nobody until it lapses, so guesses do not count.
+        It is only asked: the booking that is held is left where the other one starts, or books, an earlier time.
         """
-        if than_ns - now_ns < GAIN_NS:
-            return None
-        free = [
-            node
-            for node in self._nodes.values()
-            if node.name not in without and node.usable(now_ns) and node.surely_free(now_ns)
+        starts = [
+            (0 if node.surely_free(now_ns) else node.start_in_ns(now_ns), node.running, place)
+            for place, node in enumerate(self._nodes.values())
+            if node.listed and node.name not in without and node.usable(now_ns) and node.is_fresh(now_ns)
         ]
-        return min(free, key=lambda node: node.running).name if free else None
+        if not starts or now_ns + min(starts)[0] + GAIN_NS > than_ns:
+            return None
+        return list(self._nodes)[min(starts)[2]]
 
     def back_ns(self) -> int:
         """When the first node may be asked that is out now."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from zerolayer.client.answer import Answer, AnswerReader, Outcome
+from zerolayer.client.answer import Answer, Outcome
 from zerolayer.client.errors import CutStream
 from zerolayer.client.retry import NS_PER_MS
 from zerolayer.client.service import Going, Service
@@ -17,7 +17,7 @@ CLOSED: Final = "The stream was closed before its end."
 
 
 class Reception:
-    """What both streams keep of an answer.
+    """What a stream keeps of an answer.
 
     ``left`` is set by whoever closes the stream before its end; ``patience`` is for each wait for bytes.
     """
@@ -27,7 +27,7 @@ class Reception:
         self.patience = service.between(going.end_ns)
         self._service = service
         self._going = going
-        self._reader = AnswerReader()
+        self._reader = going.ask.form.reader(going.ask.model)
         self._first_ns = 0
         self._ended_ns = 0
         self._over = False
@@ -36,6 +36,11 @@ class Reception:
     def outcome(self) -> Outcome | None:
         """How the answer ended; None before that."""
         return self._reader.outcome if self._ended_ns else None
+
+    @property
+    def began(self) -> bool:
+        """Whether any text has come."""
+        return self._first_ns > 0
 
     @property
     def attempts(self) -> Attempts:
@@ -52,6 +57,11 @@ class Reception:
             self._ended_ns = clock_ns()
             self._first_ns = self._first_ns or self._ended_ns
 
+    def ended(self, trailers: Mapping[str, str]) -> None:
+        """The body is over without the answer's end. Raises ``Refused`` (the trailers say why), else ``CutStream``."""
+        self._reader.end(trailers)
+        raise self.cut(NO_END)
+
     def answer(self, text: str) -> Answer:
         """The whole. Raises ``CutStream`` when the end never came."""
         if self._reader.outcome is None:
@@ -62,16 +72,14 @@ class Reception:
 
     def over(self) -> None:
         """Nothing more is read. Idempotent."""
-        with self._service.lock:
-            if not self._over:
-                self._over = True
-                self._going.call.ended()
+        if not self._over:
+            self._over = True
+            self._going.call.ended()
 
     def cut(self, why: str) -> CutStream:
         """The error for a stream that broke off; the call is told, unless somebody closed the stream and knows."""
         if not self.left:
-            with self._service.lock:
-                self._going.call.cut(self._service.clocks.monotonic_ns())
+            self._going.call.cut(self._service.clocks.monotonic_ns())
         return CutStream(why)
 
     def _since_ms(self, moment_ns: int) -> float:

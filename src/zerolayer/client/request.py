@@ -1,44 +1,47 @@
-"""Bodies of OpenAI's API for what a caller asks, and what of a prompt names the node that may have it in memory."""
+"""What a caller asks, whatever protocol carries it, and what of a prompt names the node that may have it in memory."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-CHATS: Final = "/v1/chat/completions"
-COMPLETIONS: Final = "/v1/completions"
 PREFIX_CHARACTERS: Final = 512
+TYPED_CHARACTERS: Final = 32  # of the first message of a user: what it begins with while it is still being typed
 
 
 @dataclass(frozen=True)
-class Ask:
-    """One request: where to, the body's bytes, which every attempt sends alike, and the digest of its beginning."""
+class Options:
+    """How to answer; None means not said. ``fills_cache``: no answer is wanted, only a warm prefix."""
 
-    path: str
-    body: bytes
-    prefix: bytes
-
-
-def chat(messages: Sequence[Mapping[str, str]], options: Mapping[str, object]) -> Ask:
-    """A chat. Its prefix is all up to the first message of the user, which the later turns of a conversation keep."""
-    turns = [dict(message) for message in messages]
-    first = next((place for place, turn in enumerate(turns) if turn.get("role") == "user"), len(turns))
-    beginning = "\0".join(str(turn.get("content", ""))[:PREFIX_CHARACTERS] for turn in turns[: first + 1])
-    return Ask(CHATS, _body({"messages": turns}, options), _digest(beginning))
+    model: str
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stop: str | tuple[str, ...] | None = None
+    fills_cache: bool = False
 
 
-def completion(prompt: str, options: Mapping[str, object]) -> Ask:
-    """Plain text to be continued."""
-    return Ask(COMPLETIONS, _body({"prompt": prompt}, options), _digest(prompt[:PREFIX_CHARACTERS]))
+@dataclass(frozen=True)
+class Question:
+    """A chat (``messages``, each with ``role`` and ``content``), or plain text to be continued (``prompt``)."""
 
+    options: Options
+    messages: Sequence[Mapping[str, str]] = ()
+    prompt: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
-def _body(what: Mapping[str, object], options: Mapping[str, object]) -> bytes:
-    given = {name: value for name, value in options.items() if value is not None}
-    model = {"model": given.pop("model")} if "model" in given else {}
-    return json.dumps({**model, **what, "stream": True, "stream_options": {"include_usage": True}, **given}).encode()
+    @property
+    def prefix(self) -> bytes:
+        """A digest of the beginning. Of a chat: up to how the user's first message begins, which later turns keep."""
+        if self.prompt is not None:
+            return _digest(self.prompt[:PREFIX_CHARACTERS])
+        turns = self.messages
+        first = next((place for place, turn in enumerate(turns) if turn.get("role") == "user"), len(turns))
+        before = [str(turn.get("content", ""))[:PREFIX_CHARACTERS] for turn in turns[:first]]
+        typed = [str(turn.get("content", ""))[:TYPED_CHARACTERS] for turn in turns[first : first + 1]]
+        return _digest("\0".join(before + typed))
 
 
 def _digest(text: str) -> bytes:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from zerolayer.client.address import Address, Patience
 from zerolayer.client.call import Call
-from zerolayer.client.nodes import Nodes
-from zerolayer.client.request import Ask
+from zerolayer.client.errors import InvalidAddress
+from zerolayer.client.forms import Ask
+from zerolayer.client.nodes import Load, Nodes
+from zerolayer.client.peers import Peer
 from zerolayer.client.retry import NS_PER_MS, RetryBudget, RetryPolicy
 from zerolayer.client.statistics import Tally
 
@@ -21,22 +23,25 @@ NS_PER_S: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class Clocks:
-    """Monotonic time, and Unix time, both in nanoseconds."""
+    """Monotonic time and Unix time, both in nanoseconds, and how to wait for so many seconds."""
 
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     wall_ns: Callable[[], int] = time.time_ns
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
 
 @dataclass(frozen=True)
 class Limits:
     """``timeout_s`` bounds each wait for bytes, ``answer_within_s`` each wait for a reply to begin (None: the same).
 
-    ``retry_budget_ms`` is the time from a call to its last retry.
+    ``retry_budget_ms`` is the time from a call to its last retry. ``hedge_after_ms``: when a second node is asked
+    beside one that has not begun to answer; None: never.
     """
 
     timeout_s: float = 600.0
     answer_within_s: float | None = None
     retry_budget_ms: int = 60_000
+    hedge_after_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -50,52 +55,102 @@ class Going:
 
 
 class Service:
-    """The state that all calls of one client share. ``lock`` is held around whatever touches it.
+    """The state that all calls of one client share. One event loop writes it.
 
-    ``urls`` is one address or several; all are shown ``key``, unless it is empty. Raises ``InvalidAddress``.
+    ``urls`` is one address or several; all are shown ``key``, unless it is empty. ``follow_nodes``: whether others are
+    taken over from the nodes' own list. Raises ``InvalidAddress``.
     """
 
     def __init__(
-        self, urls: str | Sequence[str], key: str, limits: Limits, policy: RetryPolicy, clocks: Clocks
+        self,
+        urls: str | Sequence[str],
+        key: str,
+        limits: Limits,
+        policy: RetryPolicy,
+        clocks: Clocks,
+        *,
+        follow_nodes: bool = True,
     ) -> None:
+        self._key = key
         addresses = [Address.parse(url, key) for url in ([urls] if isinstance(urls, str) else urls)]
+        if not addresses:
+            raise InvalidAddress("There is no address. Name at least one, such as http://127.0.0.1:8000.")
         self.addresses = {str(address): address for address in addresses}
         self.nodes = Nodes(list(self.addresses))
         self.tally = Tally()
-        self.lock = threading.RLock()
         self.clocks = clocks
-        self._limits = limits
+        self.limits = limits
+        self._follow_nodes = follow_nodes
+        self.speaks_schema: bool | None = None  # None: nobody has answered yet
+        self._secure = all(address.scheme == "https" for address in addresses)
+        self._epoch = 0
         self._policy = policy
         self._budget = RetryBudget(policy)
         self._chance = random.Random().random
 
-    def begin(self, ask: Ask, deadline_ms: float | None) -> Going:
-        """A call begins."""
-        now_ns = self.clocks.monotonic_ns()
-        end_ns = None if deadline_ms is None else now_ns + int(deadline_ms * NS_PER_MS)
-        last_ns = now_ns + self._limits.retry_budget_ms * NS_PER_MS
-        last_ns = last_ns if end_ns is None else min(end_ns, last_ns)
-        with self.lock:
-            call = Call(
-                self.nodes, self._policy, self._budget, self.tally, self._chance, end_ns=last_ns, prefix=ask.prefix
-            )
-        return Going(call, ask, now_ns, end_ns)
+    def end_of(self, deadline_ms: float | None) -> int | None:
+        """The monotonic time at which a call that comes now is over."""
+        return None if deadline_ms is None else self.clocks.monotonic_ns() + int(deadline_ms * NS_PER_MS)
 
-    def request(self, going: Going, node: str, ticket: str | None) -> bytes:
-        """The bytes of one attempt. What is left of a deadline travels along, so that the server can keep it."""
-        headers: dict[str, str] = {}
+    def begin(self, ask: Ask, begun_ns: int, end_ns: int | None) -> Going:
+        """A call, which came at ``begun_ns``, goes to the nodes."""
+        last_ns = begun_ns + self.limits.retry_budget_ms * NS_PER_MS
+        last_ns = last_ns if end_ns is None else min(end_ns, last_ns)
+        call = Call(self.nodes, self._policy, self._budget, self.tally, self._chance, end_ns=last_ns, prefix=ask.prefix)
+        return Going(call, ask, begun_ns, end_ns)
+
+    def begin_anew(self, going: Going, ask: Ask) -> Going:
+        """The same call in other words, as nothing came of the first ones: it is counted once."""
+        self.tally.add("calls", -1)
+        self.tally.add("failed", -1)
+        return self.begin(ask, going.begun_ns, going.end_ns)
+
+    def headers(self, going: Going, ticket: str | None) -> dict[str, str]:
+        """The headers of one attempt. What is left of a deadline travels along, so that the server can keep it."""
+        headers = dict(going.ask.headers)
         if going.end_ns is not None:
             left_ms = (going.end_ns - self.clocks.monotonic_ns()) // NS_PER_MS
             headers["x-zl-deadline-ms"] = str(max(1, left_ms))
         if ticket is not None:
             headers["x-zl-ticket"] = ticket
-        return self.addresses[node].request("POST", going.ask.path, headers, going.ask.body)
+        return headers
+
+    def heard(self, headers: Mapping[str, str]) -> bool:
+        """Somebody answered; whether it was zerolayer. The schema is spoken while everybody who answers knows it."""
+        own = headers.get("server", "").startswith("zerolayer/")
+        self.speaks_schema = own and self.speaks_schema is not False
+        return own
+
+    def peers_are_due(self, load: Load | None) -> bool:
+        """Whether the list of peers has changed since it was fetched: then it is, once for each number."""
+        if not self._follow_nodes or load is None or load.epoch in (0, self._epoch):
+            return False
+        self._epoch = load.epoch
+        return True
+
+    def take_peers(self, peers: Sequence[Peer]) -> None:
+        """The nodes that there are now. Addresses that are none, or less safe than the client's own, are left out."""
+        now_ns, listed = self.clocks.monotonic_ns(), []
+        for peer in peers:
+            try:
+                address = Address.parse(peer.url, self._key)
+            except InvalidAddress:
+                continue
+            if address.scheme == "https" or not self._secure:
+                self.addresses.setdefault(str(address), address)
+                listed.append((str(address), peer))
+        if not listed:
+            return
+        self.nodes.update([name for name, _ in listed])
+        for name, peer in listed:
+            if peer.load is not None:
+                self.nodes.told(name, now_ns - peer.age_ns, peer.load)
 
     def until_answer(self, end_ns: int | None) -> Patience:
         """How long to wait for the head of a reply."""
-        within_s = self._limits.answer_within_s
-        return Patience(within_s or self._limits.timeout_s, end_ns, self.clocks.monotonic_ns)
+        within_s = self.limits.answer_within_s
+        return Patience(within_s or self.limits.timeout_s, end_ns, self.clocks.monotonic_ns)
 
     def between(self, end_ns: int | None) -> Patience:
         """How long to wait for the next bytes of a reply."""
-        return Patience(self._limits.timeout_s, end_ns, self.clocks.monotonic_ns)
+        return Patience(self.limits.timeout_s, end_ns, self.clocks.monotonic_ns)

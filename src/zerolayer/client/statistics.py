@@ -10,8 +10,9 @@ class Attempts:
     """How one call came about: the nodes asked in order, and why it was asked more than once.
 
     ``booked`` retries came at a promised time, ``backed_off`` ones after a guess, ``moved`` ones at once elsewhere.
-    ``unanswered`` requests were sent again although their server may have worked on them. ``waited_ms`` is the sum of
-    the waits.
+    ``unanswered`` requests were sent again although their server may have worked on them, and ``hedged`` ones were sent
+    to a second node while the first still worked on them. ``waited_ms`` is the sum of the waits. ``answered_by`` is the
+    node whose reply began.
     """
 
     nodes: tuple[str, ...] = ()
@@ -20,10 +21,12 @@ class Attempts:
     moved: int = 0
     unanswered: int = 0
     waited_ms: float = 0.0
+    hedged: int = 0
+    answered_by: str = ""
 
     @property
     def retries(self) -> int:
-        """All attempts but the first."""
+        """All attempts but the first, hedges included."""
         return max(0, len(self.nodes) - 1)
 
 
@@ -32,7 +35,7 @@ class Statistics:
     """Sums since the client was made. A call is ``answered`` when its reply began, ``cut`` when that broke off later.
 
     ``retried`` calls needed more than one attempt; ``rescued`` ones of them were answered. ``out_of_budget`` calls
-    failed because too many others had been retried.
+    failed because too many others had been retried. Of ``hedged`` requests, ``hedges_won`` began before the first one.
     """
 
     calls: int = 0
@@ -46,6 +49,8 @@ class Statistics:
     moved: int = 0
     unanswered: int = 0
     out_of_budget: int = 0
+    hedged: int = 0
+    hedges_won: int = 0
 
     @property
     def retrying_helped(self) -> float | None:
@@ -66,9 +71,9 @@ class Tally:
     def end(self, attempts: Attempts, *, answered: bool) -> None:
         """A call has its reply, or failed."""
         self.add("answered" if answered else "failed")
-        for name in ("booked", "backed_off", "moved", "unanswered"):
+        for name in ("booked", "backed_off", "moved", "unanswered", "hedged"):
             self.add(name, getattr(attempts, name))
-        if attempts.retries:
+        if attempts.retries > attempts.hedged:
             self.add("retried")
             self.add("rescued", int(answered))
 

@@ -1,4 +1,4 @@
-"""One HTTP exchange over a blocking socket: a reply whose head is there, or a typed error."""
+"""One exchange of HTTP/1.1 over a blocking socket, for commands that watch one server."""
 
 from __future__ import annotations
 

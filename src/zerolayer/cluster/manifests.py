@@ -13,8 +13,12 @@ from zerolayer.errors import UsageError
 
 DRAIN_S: Final = 20  # running replies have 10 s after SIGTERM; the rest is for the last bytes
 _HOME: Final = "/var/lib/zerolayer"
+_KEYS: Final = "/etc/zerolayer/keys"
+KEY_FILES: Final = ("keyset.json", "revoked.json", "node.key")
+"""Of the Secret: the two public files of ``zerolayer keys new``, and a key of ``zerolayer keys issue --node``."""
 _USER: Final = 10001  # any but root; the home is a volume of its own, so the image need not know it
 _LABEL: Final = re.compile(r"[a-z]([-a-z0-9]{0,40}[a-z0-9])?")
+_RESOURCE: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,60}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _QUANTITY: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 
 Manifest = dict[str, object]
@@ -24,7 +28,10 @@ Manifest = dict[str, object]
 class Fleet:
     """What is asked of Kubernetes. ``cpu`` and ``memory`` are its quantities, both requested and the limit.
 
-    ``serve`` are further flags of ``zerolayer serve``. Raises ``UsageError`` for values that Kubernetes would refuse.
+    ``device`` is a resource of a device plugin, such as ``nvidia.com/gpu``, of which every node gets one; empty for a
+    node whose device are its processors. ``insecure`` nodes ask nobody for a key; the others have theirs, and the key
+    set, from the Secret ``NAME-keys``. ``serve`` are further flags of ``zerolayer serve``. Raises ``UsageError`` for
+    values that Kubernetes would refuse.
     """
 
     image: str
@@ -35,6 +42,8 @@ class Fleet:
     cpu: str = "4"
     memory: str = "8Gi"
     serve: tuple[str, ...] = ()
+    device: str = ""
+    insecure: bool = False
 
     def __post_init__(self) -> None:
         for flag, value in (("--name", self.name), ("--namespace", self.namespace)):
@@ -47,15 +56,26 @@ class Fleet:
                 raise UsageError(f"{flag} must be a quantity of Kubernetes, such as 4, 500m or 8Gi")
         if not self.image or not self.image.isprintable() or " " in self.image:
             raise UsageError("--image must name a container image, such as registry.example/zerolayer:1")
+        if self.device and not _RESOURCE.fullmatch(self.device):
+            raise UsageError("--device must be a resource of a device plugin, such as nvidia.com/gpu")
         if not 1 <= self.port <= 65535:
             raise UsageError("--port must be from 1 to 65535")
         if not 1 <= self.replicas <= 1000:
             raise UsageError("--replicas must be from 1 to 1000")
 
+    @property
+    def keys(self) -> str:
+        """The name of the Secret."""
+        return f"{self.name}-keys"
+
+    @property
+    def domain(self) -> str:
+        """The DNS name of all nodes together; a pod's own stands before it."""
+        return f"{self.name}.{self.namespace}.svc"
+
     def addresses(self) -> list[str]:
         """The URL of every node, as a client inside the cluster reaches it."""
-        domain = f"{self.name}.{self.namespace}.svc"
-        return [f"http://{self.name}-{number}.{domain}:{self.port}" for number in range(self.replicas)]
+        return [f"http://{self.name}-{number}.{self.domain}:{self.port}" for number in range(self.replicas)]
 
 
 def manifests(fleet: Fleet) -> list[Manifest]:
@@ -103,7 +123,7 @@ def _stateful_set(fleet: Fleet) -> Manifest:
             }
         ],
         "containers": [_container(fleet)],
-        "volumes": [{"name": "home", "emptyDir": {}}],
+        "volumes": _volumes(fleet),
     }
     spec = {
         "serviceName": fleet.name,
@@ -115,18 +135,41 @@ def _stateful_set(fleet: Fleet) -> Manifest:
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": _metadata(fleet), "spec": spec}
 
 
+def _volumes(fleet: Fleet) -> list[Manifest]:
+    home: Manifest = {"name": "home", "emptyDir": {}}
+    if fleet.insecure:
+        return [home]
+    return [home, {"name": "keys", "secret": {"secretName": fleet.keys, "defaultMode": 0o440}}]
+
+
+def _arguments(fleet: Fleet) -> list[str]:
+    """Of ``zerolayer serve``. ``$(POD)`` is filled in by Kubernetes; all pods are found by the Service's records."""
+    listen = ["--host", "0.0.0.0", "--port", str(fleet.port)]
+    others = ["--peers", f"dns://{fleet.domain}:{fleet.port}"]
+    own = ["--address", f"http://$(POD).{fleet.domain}:{fleet.port}"]
+    keys = ["--key-set", f"{_KEYS}/{KEY_FILES[0]}", "--node-key", f"{_KEYS}/{KEY_FILES[2]}"]
+    return ["serve", *listen, *others, *own, *(["--insecure"] if fleet.insecure else keys), *fleet.serve]
+
+
 def _container(fleet: Fleet) -> Manifest:
     given = {"cpu": fleet.cpu, "memory": fleet.memory}
-    listen = ["--host", "0.0.0.0", "--port", str(fleet.port), "--insecure"]
+    if fleet.device:
+        given[fleet.device] = "1"
+    mounts: list[Manifest] = [{"name": "home", "mountPath": _HOME}]
+    if not fleet.insecure:
+        mounts.append({"name": "keys", "mountPath": _KEYS, "readOnly": True})
     return {
         "name": "zerolayer",
         "image": fleet.image,
-        "args": ["serve", *listen, *fleet.serve],
-        "env": [{"name": "HOME", "value": _HOME}],
+        "args": _arguments(fleet),
+        "env": [
+            {"name": "HOME", "value": _HOME},
+            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
         "ports": [{"name": "http", "containerPort": fleet.port}],
         "resources": {"requests": given, "limits": given},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": "home", "mountPath": _HOME}],
+        "volumeMounts": mounts,
         # Ten minutes to fetch, read and measure a model; after that readiness is a matter of one second.
         "startupProbe": _probe("/readyz", period_s=2, failures=300),
         "readinessProbe": _probe("/readyz", period_s=1, failures=1),

@@ -10,7 +10,7 @@ from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import JSON, Exchange
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript, Transcripts
-from zerolayer.guard.prompt import Prompt
+from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.wire.anthropic_reply import TextBlock, ToolUseBlock, message_body
 from zerolayer.wire.anthropic_stream import MessageWriter
 from zerolayer.wire.http1_reply import server_timing
@@ -25,26 +25,28 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class MessageAnswers:
     """Makes the forms of messages; a ``generate.Answer``. ``model`` is the name that replies tell."""
 
-    def __init__(self, model: str, transcripts: Transcripts) -> None:
+    def __init__(self, model: str, transcripts: Transcripts, slot_tokens: int) -> None:
         self._model = model
         self._transcripts = transcripts
+        self._slot_tokens = slot_tokens
 
     def __call__(self, exchange: Exchange, request: Request, prompt: Prompt) -> tuple[Transcript, Form]:
         """Of one request that is about to run."""
         transcript = self._transcripts.of(request, _CALL_PREFIX)
+        stop = _Stop(request, transcript, room=self._slot_tokens - len(prompt.ids))
         if request.stream:
             writer = MessageWriter(exchange.request_id, self._model, len(prompt.ids))
-            return transcript, MessageEvents(exchange, request, transcript, writer)
-        return transcript, MessageBody(exchange, request, transcript, self._model)
+            return transcript, MessageEvents(exchange, transcript, stop, writer)
+        return transcript, MessageBody(exchange, transcript, stop, self._model)
 
 
 class MessageEvents:
     """Server-sent events. The first token's write carries the HTTP head: what fails before has its own status."""
 
-    def __init__(self, exchange: Exchange, request: Request, transcript: Transcript, writer: MessageWriter) -> None:
+    def __init__(self, exchange: Exchange, transcript: Transcript, stop: _Stop, writer: MessageWriter) -> None:
         self._exchange = exchange
-        self._request = request
         self._transcript = transcript
+        self._stop = stop
         self._writer = writer
 
     def grow(self, text: str) -> None:
@@ -55,7 +57,7 @@ class MessageEvents:
 
     def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
         """What is left, then the stop reason with usage and account, and the end mark."""
-        stop = _stop(reason, self._request, self._transcript, account)
+        stop = self._stop.of(reason, account)
         self._exchange.end_stream(self._news(text) + self._writer.finish(*stop, usage, account))
 
     def fail(self, error: ZerolayerError) -> None:
@@ -76,10 +78,10 @@ class MessageEvents:
 class MessageBody:
     """One JSON body, rendered when the last token is there."""
 
-    def __init__(self, exchange: Exchange, request: Request, transcript: Transcript, model: str) -> None:
+    def __init__(self, exchange: Exchange, transcript: Transcript, stop: _Stop, model: str) -> None:
         self._exchange = exchange
-        self._request = request
         self._transcript = transcript
+        self._stop = stop
         self._model = model
         self._text: list[str] = []
         self._calls: list[tuple[str, str, list[str]]] = []  # id, name, pieces of the input
@@ -98,7 +100,7 @@ class MessageBody:
         said = "".join(self._text)
         content: list[TextBlock | ToolUseBlock] = [TextBlock(said)] if said else []
         content += [ToolUseBlock(call_id, name, _input("".join(parts))) for call_id, name, parts in self._calls]
-        stop_reason, stop_sequence = _stop(reason, self._request, self._transcript, account)
+        stop_reason, stop_sequence = self._stop.of(reason, account)
         body = message_body(
             self._exchange.request_id,
             self._model,
@@ -115,15 +117,23 @@ class MessageBody:
         self._exchange.error(error)
 
 
-def _stop(reason: FinishReason, request: Request, transcript: Transcript, account: Account) -> tuple[str, str | None]:
-    """``stop_reason`` and ``stop_sequence``."""
-    if reason is FinishReason.TOOL_CALLS:
-        return "tool_use", None
-    if reason is FinishReason.LENGTH:
-        cut = request.max_tokens is not None and account.max_tokens < request.max_tokens
-        return "model_context_window_exceeded" if cut else "max_tokens", None
-    stopped_by = transcript.stopped_by
-    return ("stop_sequence", stopped_by) if stopped_by else ("end_turn", None)
+class _Stop:
+    """Why an answer ended. ``room``: tokens that its slot had for it."""
+
+    def __init__(self, request: Request, transcript: Transcript, room: int) -> None:
+        self._most = request.max_tokens
+        self._transcript = transcript
+        self._room = room
+
+    def of(self, reason: FinishReason, account: Account) -> tuple[str, str | None]:
+        """``stop_reason`` and ``stop_sequence``."""
+        if reason is FinishReason.TOOL_CALLS:
+            return "tool_use", None
+        if reason is FinishReason.LENGTH:
+            filled = self._most is not None and account.max_tokens == self._room < self._most
+            return "model_context_window_exceeded" if filled else "max_tokens", None
+        stopped_by = self._transcript.stopped_by
+        return ("stop_sequence", stopped_by) if stopped_by else ("end_turn", None)
 
 
 def _input(arguments: str) -> msgspec.Raw:

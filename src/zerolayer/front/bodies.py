@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
+
 from zerolayer.contract import Contract
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.protobuf_request import RequestDecoder
 from zerolayer.wire.schema import Sampling
 
 
-def body_limits(contract: Contract) -> BodyLimits:
-    """The section ``limits``, as far as bodies are concerned."""
+def body_limits(contract: Contract, clamped: Callable[[str], None] | None = None) -> BodyLimits:
+    """The section ``limits``, as far as bodies are concerned; ``clamped`` is told of each value that was moved."""
     limits = contract.limits
-    return BodyLimits(
+    made = BodyLimits(
         body_bytes=limits.body_bytes,
         json_messages=limits.json_messages,
         max_tokens=limits.max_tokens,
@@ -23,9 +27,10 @@ def body_limits(contract: Contract) -> BodyLimits:
         schema_bytes=limits.schema_bytes,
         outside=limits.outside,
     )
+    return made if clamped is None else msgspec.structs.replace(made, clamped=clamped)
 
 
-def request_decoder(contract: Contract) -> RequestDecoder:
+def request_decoder(contract: Contract, limits: BodyLimits | None = None) -> RequestDecoder:
     """A decoder of the schema that knows the contract's constants and programs by name."""
     programs = {
         program.name: Sampling(
@@ -37,4 +42,4 @@ def request_decoder(contract: Contract) -> RequestDecoder:
         for program in contract.program
     }
     systems = {system.name: system.text for system in contract.system}
-    return RequestDecoder(body_limits(contract), contract.context.max_messages, systems, programs)
+    return RequestDecoder(limits or body_limits(contract), contract.context.max_messages, systems, programs)

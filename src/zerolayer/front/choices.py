@@ -12,7 +12,7 @@ from zerolayer.front.exchange import Exchange
 from zerolayer.front.openai_form import BodyForm, BodyParts, EventForm, EventParts, OpenAiAnswers
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
-from zerolayer.guard.prompt import Prompt
+from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.wire.openai_stream import StreamWriter, error_event
 from zerolayer.wire.schema import Account, FinishReason, Request, Usage
 

@@ -8,7 +8,8 @@ from typing import Final, Protocol
 _ALLOW_ORIGIN: Final = b"access-control-allow-origin"
 _EXPOSED: Final = (
     b"x-request-id, request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, "
-    b"x-zl-ticket, x-zl-cache, server-timing, retry-after, retry-after-ms, x-should-retry, x-ratelimit-limit-requests, "
+    b"x-zl-ticket, x-zl-peers, x-zl-cache, server-timing, retry-after, retry-after-ms, x-should-retry, "
+    b"x-ratelimit-limit-requests, "
     b"x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
     b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )

@@ -60,7 +60,7 @@ class TokenCounter:
             long = self._guard.check(request, exchange.identity)
             exchange.mark(Stage.GUARD)
             if not long:
-                self._reply(exchange, len(self._guard.tokenise(request)), answer)
+                self._reply(exchange, len(self._guard.reader.tokenise(request)), answer)
             elif self._waiting < _WAITING:
                 self._count_aside(exchange, request, answer)
             else:
@@ -70,7 +70,7 @@ class TokenCounter:
 
     def _count_aside(self, exchange: Exchange, request: Request, answer: Answer) -> None:
         self._waiting += 1
-        future = self._helper.submit(self._guard.tokenise, request)
+        future = self._helper.submit(self._guard.reader.tokenise, request)
         exchange.on_gone = partial(_give_up, future)
         arrived = partial(self._counted, exchange, answer)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))
@@ -88,7 +88,7 @@ class TokenCounter:
 
     def _reply(self, exchange: Exchange, prompt_tokens: int, answer: Answer) -> None:
         exchange.mark(Stage.TOKENISE)
-        answer(exchange, prompt_tokens, self._guard.shape.slot_tokens)
+        answer(exchange, prompt_tokens, self._guard.reader.shape.slot_tokens)
 
 
 def _give_up(future: Future[list[int]]) -> None:

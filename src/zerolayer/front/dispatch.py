@@ -14,6 +14,7 @@ import msgspec
 from zerolayer.errors import DeadlineMissed, EngineFailed, ZerolayerError
 from zerolayer.front.defect import log_defect
 from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.step_clock import StepReport
 from zerolayer.observe.compute import ComputeMeter
@@ -24,6 +25,9 @@ from zerolayer.observe.stages import StageClock
 _BROKEN: Final = (
     "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
 )
+
+
+_LATE: Final = "the reply was not complete at its deadline and ends here; allow more time"
 
 
 class Steps(Protocol):
@@ -67,14 +71,21 @@ class Dispatcher:
     """``on_step`` is called on the loop, once per report, in the order of the steps."""
 
     def __init__(
-        self, slots: Calendar, steps: Steps, metrics: Metrics, glue: GlueMeter, charges: Charges | None = None
+        self,
+        slots: Calendar,
+        steps: Steps,
+        metrics: Metrics,
+        glue: GlueMeter,
+        charges: Charges | None = None,
+        drafts: DraftSlot | None = None,
     ) -> None:
         self._slots = slots
+        self._drafts = drafts or DraftSlot(slots.slots, lambda: 0)
         self._steps = steps
         self._metrics = metrics
         self._glue = glue
         self._charges = charges
-        self._running: list[Running | None] = [None] * slots.slots
+        self._running: list[Running | None] = [None] * (slots.slots + 1)  # the last one is the draft's
         self._ended_ns = 0  # of the last step
 
     @property
@@ -89,7 +100,8 @@ class Dispatcher:
 
     def since_ns(self) -> list[int]:
         """By slot, when the first byte of its request was read; 0 where none is running."""
-        return [0 if running is None else running.stages.started_ns for running in self._running]
+        requests = self._running[: self._slots.slots]
+        return [0 if running is None else running.stages.started_ns for running in requests]
 
     def start(self, slot: int, generation: Generation, running: Running) -> None:
         """Put a request into its claimed slot."""
@@ -97,15 +109,15 @@ class Dispatcher:
         self._metrics.admitted(len(generation.prompt))
         if self._charges is not None:
             self._charges.meter.begin(slot, running.tenant)
-        self._metrics.sizes.started(generation.max_tokens)
+        if slot != self._drafts.number:
+            self._metrics.sizes.started(generation.max_tokens)
         self._steps.admit(slot, generation)
 
     def cancel(self, slot: int) -> None:
         """The client is gone: no more tokens for it. The slot is free at the next step border."""
         if self._running[slot] is not None:
             self._running[slot] = None
-            self._slots.ending(slot)
-            self._steps.cancel(slot)
+            self._ending(slot)
 
     def on_step(self, report: StepReport) -> None:
         """Hand the step's tokens to their requests, then give released slots back."""
@@ -124,9 +136,10 @@ class Dispatcher:
         self._account(report)
         ended = report.ended_ns
         due = self._slots.due_ns
-        dues = {slot: due(slot) for slot in report.released} if report.released else {}
+        draft = self._drafts.number
+        dues = {slot: due(slot) for slot in report.released if slot != draft} if report.released else {}
         for slot in report.released:
-            self._slots.release(slot)  # before the replies, which tell the load
+            self._free(slot)  # before the replies, which tell the load
         for token in report.tokens:
             request = running[token.slot]
             if request is not None and token.broken:
@@ -140,7 +153,9 @@ class Dispatcher:
                     request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
                     self._complete(token)
                 else:
-                    if complete:
+                    if complete and token.slot == draft:
+                        running[draft] = None
+                    elif complete:
                         self._metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
                         self._complete(token)
         for slot in report.released:
@@ -179,7 +194,9 @@ class Dispatcher:
         for slot in self._slots.late(now_ns):
             if self._running[slot] is not None:
                 self._metrics.promises.broken_off()
-            self._end(slot, DeadlineMissed("the reply was not complete at its deadline and ends here; allow more time"))
+            self._end(slot, DeadlineMissed(_LATE))
+        if self._drafts.due_ns < now_ns:
+            self._end(self._drafts.number, DeadlineMissed(_LATE))
 
     def interrupt(self, error: ZerolayerError) -> None:
         """The engine stands still: every running reply ends with ``error``; slots come back when it moves again."""
@@ -198,11 +215,21 @@ class Dispatcher:
             self._running[slot] = None
             if request is not None:
                 request.fail(error)
-            self._slots.release(slot)
+            self._free(slot)
 
     def _complete(self, token: SampledToken) -> None:
         """The reply has its last token."""
         self._running[token.slot] = None
         if token.finish is None:  # a stop string: the engine does not know that the text is complete
-            self._slots.ending(token.slot)
-            self._steps.cancel(token.slot)
+            self._ending(token.slot)
+
+    def _ending(self, slot: int) -> None:
+        if slot != self._drafts.number:
+            self._slots.ending(slot)
+        self._steps.cancel(slot)
+
+    def _free(self, slot: int) -> None:
+        if slot == self._drafts.number:
+            self._drafts.release()
+        else:
+            self._slots.release(slot)

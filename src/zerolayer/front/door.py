@@ -96,6 +96,7 @@ def door(site: Site, router: Router, registry: set[Peer], loop: asyncio.Abstract
 
 def over_limit(site: Site, connections: int) -> bytes:
     """What a connection is told that comes when there are ``connections`` already; it has asked for nothing yet."""
+    site.metrics.limited("connections", "refused")
     error = Unavailable(f"the limit of {connections} connections is reached; close idle ones or try again in a second")
     retry = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
     headers = ((b"content-type", b"application/json"), *retry)

@@ -16,7 +16,6 @@ from zerolayer.wire.http1 import Head
 OPEN: Final = frozenset(
     {"/livez", "/readyz", "/health", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"}
 )
-_BEARER: Final = b"bearer "
 _MISSING: Final = (
     "no API key was sent; send the header authorization: Bearer sk-zl1-... or x-api-key: sk-zl1-..., with a key that "
     "the operator of this server has issued"
@@ -61,12 +60,11 @@ class Doorkeeper:
 
 
 def shown(head: Head) -> bytes | None:
-    """The key in the headers; with both, the one that is told as a bearer's."""
-    own = None
-    for name, value in head.headers:
-        if name == b"authorization":
-            if value[:7].lower() == _BEARER:
-                return value[7:].strip()
-        elif name == b"x-api-key" and own is None:
-            own = value
-    return own
+    """The key in the headers; with both, the one that is told as a bearer's. Of repeated ones the first counts."""
+    get = head.values.get
+    value = get(b"authorization")
+    if value is not None:
+        scheme = value[:7]
+        if scheme == b"Bearer " or scheme.lower() == b"bearer ":
+            return value[7:].strip()
+    return get(b"x-api-key")

@@ -38,8 +38,6 @@ _EVENT_STREAM: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # nginx would collect the stream otherwise
 )
-# A server that drains comes back as another process; a second is about what that takes.
-_AWAY: Final[tuple[Header, ...]] = ((b"retry-after-ms", b"1000"), (b"retry-after", b"1"), (b"x-should-retry", b"true"))
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
 _NO_RETRY: Final = (
     InvalidRequest, Infeasible, BeyondHorizon, BudgetSpent, DeadlineExpired, DeadlineMissed, StaleInput,
@@ -175,6 +173,8 @@ class Exchange:
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
         self._site.metrics.refused(error.code)
+        if error.limit:
+            self._site.metrics.limited(error.limit, "refused")
         if self.receipt is not None:
             self.receipt.failed(error)
         explain = self.explain or self._explain
@@ -265,10 +265,8 @@ class Exchange:
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()
-        if isinstance(error, RetryLater):
+        if isinstance(error, (RetryLater, Unavailable)):
             extra = retry_headers(error)
-        elif isinstance(error, Unavailable):
-            extra = _AWAY
         elif isinstance(error, MethodNotAllowed):
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
@@ -286,7 +284,9 @@ class Exchange:
     def _file(self, status: int) -> None:
         receipt, self.receipt = self.receipt, None
         if receipt is not None and self._site.books is not None:
-            self._site.books.file(receipt, self.identity, self.request_id, status, self.stages, self.streaming)
+            self._site.books.file(
+                receipt, self.identity, self.request_id, status, self.stages, self.streaming, self.head
+            )
 
     def _leave(self, last: int) -> None:
         """Close the account, once: a client that is cut by its own last write has left already."""

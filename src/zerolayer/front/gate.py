@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from zerolayer.contract import Listen, is_loopback
+from zerolayer.contract_listen import Listen, is_loopback
 from zerolayer.errors import OriginRefused, UnsupportedMediaType, ZerolayerError
 from zerolayer.wire.http1 import Head
 

@@ -16,6 +16,7 @@ import msgspec
 from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
 from zerolayer.front.choices import several
 from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.drafts import Drafts
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import HIT, MISS, Keeping
@@ -29,7 +30,7 @@ from zerolayer.front.watch import Watch, audited, with_logprobs
 from zerolayer.guard.budget.budgets import Size
 from zerolayer.guard.freshness import Verdict
 from zerolayer.guard.guard import Arrival, Guard, Held, Reservation
-from zerolayer.guard.prompt import Prompt
+from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
@@ -74,6 +75,7 @@ class Generator:
         self._compiler = compiler
         self._held = held
         self._loop = asyncio.get_running_loop()
+        self._drafts = Drafts(guard, dispatcher, helper, self._answer)
 
     def chat(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/chat/completions``."""
@@ -123,6 +125,9 @@ class Generator:
         exchange.on_gone = self._loop.call_later(arrival.verdict.wait_ms / 1000, come).cancel
 
     def _reserve(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
+        if request.fills_cache:
+            self._drafts.begin(exchange, request, arrival)
+            return
         try:
             if self._answered(exchange, request, arrival):
                 return
@@ -140,12 +145,12 @@ class Generator:
         if reservation.compiles or reservation.long:
             self._tokenise_aside(exchange, request, arrival, reservation)
         else:
-            self._tokenise(exchange, request, arrival, reservation, partial(self._guard.prompts, request))
+            self._tokenise(exchange, request, arrival, reservation, partial(self._guard.reader.prompts, request))
 
     def _tokenise_aside(self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation) -> None:
         # Whoever brings a grammar that takes its time delays those who bring another one, and nobody else.
         aside = self._compiler if reservation.compiles else self._helper
-        future = aside.submit(self._guard.prompts, request)
+        future = aside.submit(self._guard.reader.prompts, request)
         exchange.on_gone = partial(self._give_up, future, reservation)
         arrived = partial(self._tokenised, exchange, request, arrival, reservation)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zerolayer.errors import InvalidRequest
+from zerolayer.errors import InvalidRequest, VocabularyChanged
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.generate import Generator
@@ -15,6 +15,7 @@ from zerolayer.wire.protobuf_reply import count_tokens_reply, health_reply
 from zerolayer.wire.protobuf_request import RequestDecoder
 from zerolayer.wire.schema import Request
 
+_OTHER: Final = "the token ids are of another vocabulary; fetch /v1/models/{id}/vocabulary again"
 # The schema has room for it; this version does not keep it, and says so rather than ignore it.
 _NOT_KEPT: Final = ("session",)
 
@@ -23,11 +24,19 @@ class Inference:
     """The methods of the service as actions. All run on the loop.
 
     ``generator`` answers by ``SchemaAnswers`` of the same framing; ``decoder`` and ``counter`` serve all framings.
+    ``etag`` names the vocabulary, for clients that tokenise themselves and say by which (``x-zl-vocabulary``).
     """
 
     def __init__(
-        self, generator: Generator, framing: Framing, decoder: RequestDecoder, counter: TokenCounter, guard: Guard
+        self,
+        generator: Generator,
+        framing: Framing,
+        decoder: RequestDecoder,
+        counter: TokenCounter,
+        guard: Guard,
+        etag: bytes,
     ) -> None:
+        self._etag = etag
         self._generator = generator
         self._framing = framing
         self._decoder = decoder
@@ -37,6 +46,9 @@ class Inference:
     def generate(self, exchange: Exchange) -> None:
         """``Generate``; over HTTP ``POST /v1/generate``."""
         self._framing.prepare(exchange)
+        if (exchange.head.get(b"x-zl-vocabulary") or self._etag) != self._etag:
+            exchange.error(VocabularyChanged(_OTHER))
+            return
         self._generator.generate(exchange, self._decode)
 
     def count_tokens(self, exchange: Exchange) -> None:
@@ -49,7 +61,7 @@ class Inference:
         self._framing.prepare(exchange)
         slots = self._guard.slots
         ready = self._guard.closed is None
-        message = health_reply(ready=ready, free_slots=slots.free, next_free_ms=slots.next_free_ms())
+        message = health_reply(ready=ready, free_slots=slots.open, next_free_ms=slots.next_open_ms())
         self._framing.reply(exchange, message)
 
     def _decode(self, body: bytes, _limits: BodyLimits) -> Request:

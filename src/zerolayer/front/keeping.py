@@ -6,7 +6,7 @@ from typing import Final
 
 from zerolayer.front.exchange import Exchange
 from zerolayer.guard.answers import Answer, AnswerCache, AnswerKeeper
-from zerolayer.guard.prompt import Prompt
+from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.model.engine import Generation
 from zerolayer.wire.schema import Request
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from zerolayer.contract import is_loopback
+from zerolayer.contract_listen import is_loopback
 from zerolayer.errors import StartupError
 from zerolayer.front.site import Peer
 from zerolayer.front.tls import HANDSHAKE_S, SHUTDOWN_S, Tls

@@ -1,13 +1,14 @@
 """The live page of the admin listener: its files, and the one stream of events that feeds it.
 
 The page has no foreign part, and its policy (Content Security Policy level 3) lets a browser load nothing else. Who
-watches gets ``service`` and the minute's columns first, then a ``moment`` at each sweep and a ``minute`` each second.
+watches gets ``service`` and the minute's columns first, then a ``moment`` at each sweep, and each second a ``minute``
+and the ``budgets`` that are used most.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -37,7 +38,10 @@ _MEDIA: Final = {
 
 
 class LivePage:
-    """``files`` are the page's, by name; ``totals`` and ``moment`` look at the server. All methods run on the loop."""
+    """``files`` are the page's, by name; ``totals``, ``moment`` and ``budgets`` look at the server.
+
+    All methods run on the loop.
+    """
 
     def __init__(
         self,
@@ -45,11 +49,13 @@ class LivePage:
         service: Service,
         totals: Callable[[], Totals],
         moment: Callable[[int], Moment],
+        budgets: Callable[[], Sequence[object]],
     ) -> None:
         self._files = files
         self._service = event("service", service)
         self._totals = totals
         self._moment = moment
+        self._budgets = budgets
         self._record = LiveRecord()
         self._viewers: set[Exchange] = set()
 
@@ -75,14 +81,14 @@ class LivePage:
             return
         events = event("moment", self._moment(now_ns))
         if due:
-            events += self._columns(1) + self._minute()
+            events += self._columns(1) + self._minute() + event("budgets", self._budgets())
         for viewer in list(self._viewers):
             viewer.stream(events)
 
     def _watch(self, exchange: Exchange) -> None:
         self._viewers.add(exchange)
         exchange.on_gone = partial(self._viewers.discard, exchange)
-        exchange.stream(self._service + self._columns() + self._minute())
+        exchange.stream(self._service + self._columns() + self._minute() + event("budgets", self._budgets()))
         exchange.park()
 
     def _columns(self, newest: int | None = None) -> bytes:

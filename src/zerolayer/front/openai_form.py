@@ -11,7 +11,7 @@ from zerolayer.front.exchange import JSON, Exchange
 from zerolayer.front.site import Site
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript, Transcripts
-from zerolayer.guard.prompt import Prompt
+from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.http1_reply import server_timing

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.held import HeldClients
 from zerolayer.guard.guard import Guard
 from zerolayer.model.step_clock import StepReport
 
+_TURNS: Final = 2  # of the loop: the one that is under way may have looked at its sockets already
+
 
 class Pace:
-    """All methods run on the loop."""
+    """All methods run on the loop. ``clock_ns`` is the clock of the bookings."""
 
-    def __init__(self, guard: Guard, dispatcher: Dispatcher, held: HeldClients) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        dispatcher: Dispatcher,
+        held: HeldClients,
+        loop: asyncio.AbstractEventLoop,
+        clock_ns: Callable[[], int],
+    ) -> None:
         self._guard = guard
         self._admission = guard.admission
         self._dispatcher = dispatcher
         self.held = held
+        self._loop = loop
+        self._clock_ns = clock_ns
+        self._hearing = False
 
     def on_step(self, report: StepReport) -> None:
         """Once per report, in the order of the steps."""
+        draft = self._guard.drafts.number
         if report.failure is None and report.ended_ns > report.started_ns:
             self._admission.on_step(
                 report.started_ns,
                 report.ended_ns,
                 decode_rows=len(report.decode),
-                prefill_slot=report.prefill_slot,
+                prefill_slot=-1 if report.prefill_slot == draft else report.prefill_slot,
                 prefill_tokens=report.prefill_tokens,
             )
         for slot, tokens in report.shared:
+            if slot == draft:
+                continue
             self._guard.slots.skip(slot, tokens, self._guard.chunk_tokens)
         self._dispatcher.on_step(report)
         if not self._guard.slots.confirmed:
@@ -35,9 +54,24 @@ class Pace:
         self._dispatcher.expire(report.ended_ns)
         if self.held:
             self.held.wake()
+        self._hear()
 
     def sweep(self, now_ns: int) -> None:
         """Several times a second: what has passed its time without a step."""
         self._admission.sweep(now_ns)
         self._dispatcher.expire(now_ns)
         self.held.wake()
+        self._hear()
+
+    def _hear(self) -> None:
+        """Find out until when all arrivals have been read, so that nobody loses a booking to a loop that is behind."""
+        if not self._hearing and self._guard.slots.bookings:
+            self._hearing = True
+            self._loop.call_soon(self._heard, self._clock_ns(), _TURNS)
+
+    def _heard(self, asked_ns: int, turns: int) -> None:
+        if turns:
+            self._loop.call_soon(self._heard, asked_ns, turns - 1)
+            return
+        self._hearing = False
+        self._admission.heard_ns = asked_ns

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+import msgspec
+
 from zerolayer.errors import RetryLater, Unavailable, ZerolayerError
 from zerolayer.guard.identity import Identity
 from zerolayer.guard.ledger.audit import Audit, Level
@@ -14,6 +16,7 @@ from zerolayer.guard.ledger.record import MODEL_BYTES, Entry, Flag, Match, Meter
 from zerolayer.guard.spent import Spent
 from zerolayer.observe.compute import IDLE, ComputeMeter
 from zerolayer.observe.stages import StageClock
+from zerolayer.wire.http1 import Head
 
 _access = logging.getLogger("zerolayer.access")
 
@@ -51,32 +54,34 @@ class Watch(Protocol):
         """What is to be kept of them."""
 
 
-class Receipt:
+class Traces(Protocol):
+    """Makes spans of records."""
+
+    def take(self, entry: Entry, traceparent: bytes | None) -> None:
+        """A request ends now; ``traceparent`` is the header of that name."""
+
+
+class Receipt(msgspec.Struct, eq=False):
     """Mutable, one a request. ``works`` are its answers, ``sharing`` those whose prompt another one counts."""
 
-    __slots__ = (
-        "answer_cached", "code", "deadline_ms", "first_token_ns", "max_tokens", "outcome", "route", "sharing",
-        "watches", "works",
-    )  # fmt: skip
-
-    def __init__(self, route: bytes) -> None:
-        self.route = route
-        self.code = ""
-        self.outcome = Outcome.ABORTED  # unless something else is said before the end
-        self.works: list[Work] = []
-        self.sharing: list[Work] = []
-        self.watches: list[Watch] = []
-        self.max_tokens = 0
-        self.deadline_ms = 0
-        self.first_token_ns = 0
-        self.answer_cached = False
+    route: bytes
+    code: str = ""
+    outcome: Outcome = Outcome.ABORTED  # unless something else is said before the end
+    works: list[Work] = []
+    sharing: list[Work] = []
+    watches: list[Watch] = []
+    max_tokens: int = 0
+    deadline_ms: int = 0
+    first_token_ns: int = 0
+    answer_cached: bool = False
 
     def began(self, work: Work, max_tokens: int, deadline_ms: int, *, counts: bool = True) -> None:
         """An answer has its slot. ``counts``: its prompt is not the one of an answer before it."""
         self.works.append(work)
         if not counts:
             self.sharing.append(work)
-        self.max_tokens = max(self.max_tokens, max_tokens)
+        if max_tokens > self.max_tokens:
+            self.max_tokens = max_tokens
         self.deadline_ms = deadline_ms
 
     def finished(self, reason: str) -> None:
@@ -91,16 +96,24 @@ class Receipt:
 
 
 class Books:
-    """Where receipts go: the ledger and the access log. On the loop. Without a ledger only the log is left."""
+    """Where receipts go: the ledger, the access log and traces, each if there is one. On the loop."""
 
     def __init__(
-        self, ledger: Ledger | None, model: str, audit: Audit, meter: ComputeMeter, *, access: bool = False
+        self,
+        ledger: Ledger | None,
+        model: str,
+        audit: Audit,
+        meter: ComputeMeter,
+        *,
+        access: bool = False,
+        traces: Traces | None = None,
     ) -> None:
         self._ledger = ledger
         self._model = fit(model, MODEL_BYTES)
         self._audit = audit
         self._meter = meter
         self._access = access
+        self._traces = traces
         self._tenants: dict[str, tuple[bytes, bool]] = {}  # the name, and whether more is told
         self._metered_ns = meter.started_ns
         self._idle_ns = 0
@@ -116,7 +129,14 @@ class Books:
         return self._ledger
 
     def file(
-        self, receipt: Receipt, identity: Identity, request_id: str, status: int, stages: StageClock, streamed: bool
+        self,
+        receipt: Receipt,
+        identity: Identity,
+        request_id: str,
+        status: int,
+        stages: StageClock,
+        streamed: bool,
+        head: Head,
     ) -> None:
         """Write down a request that ends now."""
         if not receipt.route:
@@ -140,7 +160,7 @@ class Books:
             entry = Entry(
                 tenant, identity.key_id, self._model, request_id.encode(), receipt.route, receipt.code.encode(),
                 receipt.outcome, status, flags, prompt, cached, output, receipt.max_tokens, core_ns, first_us,
-                receipt.deadline_ms, tuple([nanoseconds // _US for nanoseconds in stages.spent_ns()]),
+                receipt.deadline_ms, stages.floors_us(),
             )  # fmt: skip
         else:
             entry = Entry(
@@ -152,6 +172,8 @@ class Books:
                 for match in watch.matches():
                     self._ledger.append(match)
             self._ledger.append(entry)
+        if self._traces is not None:
+            self._traces.take(entry, head.get(b"traceparent"))
         if self._access:
             _log_access(entry)
 

@@ -12,7 +12,7 @@ from zerolayer.front.gate import PROTOBUF_MEDIA
 from zerolayer.front.site import Header
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
-from zerolayer.guard.prompt import Prompt
+from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.http1_reply import retry_headers

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
 from zerolayer.errors import ModelNotFound, Unavailable, ZerolayerError
 from zerolayer.front.anthropic import Messages, page_of
+from zerolayer.front.bookings import BOOKINGS, Bookings
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.description import Description
 from zerolayer.front.dialect import ANTHROPIC
@@ -16,6 +17,8 @@ from zerolayer.front.exchange import JSON, Action, Exchange
 from zerolayer.front.gate import PROTOBUF_MEDIA, media_type
 from zerolayer.front.generate import Generator
 from zerolayer.front.inference import Inference
+from zerolayer.front.nodes import NAME, Nodes
+from zerolayer.front.nodes import PATH as NODES
 from zerolayer.front.responses import Responses
 from zerolayer.front.site import Header
 from zerolayer.guard.guard import Guard
@@ -38,10 +41,14 @@ _NO_STORE: Final[Header] = (b"cache-control", b"no-store")
 
 
 class Health:
-    """``/livez`` says that the process answers, ``/readyz`` that it takes work; neither waits for the engine."""
+    """``/livez`` says that the process answers, ``/readyz`` that it takes work; neither waits for the engine.
 
-    def __init__(self, guard: Guard) -> None:
+    ``own`` is what this node is called among others.
+    """
+
+    def __init__(self, guard: Guard, own: Callable[[], bytes] = bytes) -> None:
         self._guard = guard
+        self._own = own
 
     def live(self, exchange: Exchange) -> None:
         """Always 200: the loop runs."""
@@ -50,6 +57,7 @@ class Health:
     def ready(self, exchange: Exchange) -> None:
         """200, or 503 while draining or when the engine cannot go on."""
         closed: Unavailable | None = self._guard.closed
+        exchange.more_headers = ((NAME, self._own()),)
         if closed is None:
             exchange.reply(200, (JSON, _NO_STORE), b'{"status":"ready"}')
         else:
@@ -61,7 +69,7 @@ class Health:
 
 
 class Models:
-    """``GET /v1/models``: the names that a request may use. ``created`` is the start of the service in Unix seconds.
+    """``GET /v1/models``: the names that the sender may use. ``created`` is the start of the service in Unix seconds.
 
     ``vocabulary`` is the file of ``text.vocabulary_file``, the same for all names; ``max_tokens`` the longest answer.
     """
@@ -71,10 +79,10 @@ class Models:
     ) -> None:
         self._max_tokens = max_tokens
         self._vocabulary = vocabulary
-        self._etag = b'"%b"' % hashlib.sha256(vocabulary).hexdigest().encode("ascii")
+        self.etag = b'"%b"' % hashlib.sha256(vocabulary).hexdigest().encode("ascii")
         self._names = guard.names
         self._created = created
-        self._tokens = guard.shape.slot_tokens
+        self._tokens = guard.reader.shape.slot_tokens
         self._served_by = dict(served_by)
 
     def tell(self, name: str, value: str | int) -> None:
@@ -82,8 +90,8 @@ class Models:
         self._served_by[name] = value
 
     def listed(self, exchange: Exchange) -> None:
-        """All names."""
-        cards = [self._card(name) for name in self._names.listed()]
+        """All names that the key may use."""
+        cards = [self._card(name) for name in self._names_for(exchange.identity.models)]
         if exchange.dialect is not ANTHROPIC:
             exchange.reply(200, (JSON,), models_body(cards))
             return
@@ -92,15 +100,22 @@ class Models:
         except ZerolayerError as error:
             exchange.error(error)
 
+    def _names_for(self, allowed: frozenset[str] | None) -> Sequence[str]:
+        """Where any name will do, a key's own names are names like others."""
+        names = self._names.listed()
+        if allowed is None:
+            return names
+        return [*filter(allowed.__contains__, names), *sorted(filter(self._names.known, allowed.difference(names)))]
+
     def one(self, exchange: Exchange) -> None:
         """One name, or its vocabulary, or 404."""
         name = unquote(exchange.head.path[len(_MODELS) + 1 :])
         if name.endswith(_VOCABULARY) and not self._names.known(name):
             name = name.removesuffix(_VOCABULARY)
-            if self._names.known(name):
+            if self._names.known(name) and _may_use(exchange, name):
                 self._reply_vocabulary(exchange)
                 return
-        if not self._names.known(name):
+        if not self._names.known(name) or not _may_use(exchange, name):
             exchange.error(ModelNotFound("this model does not exist; GET /v1/models lists the names", param="model"))
             return
         card = self._card(name)
@@ -110,15 +125,20 @@ class Models:
 
     def _reply_vocabulary(self, exchange: Exchange) -> None:
         """The file, or 304 for who has it already (RFC 9110 section 13.1.2)."""
-        headers = ((b"etag", self._etag), (b"cache-control", b"no-cache"))
+        headers = ((b"etag", self.etag), (b"cache-control", b"no-cache"))
         held = exchange.head.get(b"if-none-match") or b""
-        if held.strip() == b"*" or self._etag in [tag.strip().removeprefix(b"W/") for tag in held.split(b",")]:
+        if held.strip() == b"*" or self.etag in [tag.strip().removeprefix(b"W/") for tag in held.split(b",")]:
             exchange.reply(304, headers, b"")
         else:
             exchange.reply(200, ((b"content-type", b"application/octet-stream"), *headers), self._vocabulary)
 
     def _card(self, name: str) -> ModelCard:
         return ModelCard(name, self._created, self._tokens, zerolayer=self._served_by)
+
+
+def _may_use(exchange: Exchange, name: str) -> bool:
+    models = exchange.identity.models
+    return models is None or name in models
 
 
 def service_table(
@@ -130,6 +150,8 @@ def service_table(
     models: Models,
     health: Health,
     description: Description,
+    bookings: Bookings,
+    nodes: Nodes,
 ) -> dict[str, Mapping[str, Action]]:
     """What the service itself answers."""
 
@@ -149,8 +171,10 @@ def service_table(
         _RESPONSES: {"POST": responses.create},
         _RESPONSES + "/input_tokens": {"POST": responses.count},
         _RESPONSES + "/": {"GET": responses.kept, "DELETE": responses.kept, "POST": responses.kept},
+        BOOKINGS: {"DELETE": bookings.give_back},
         _MODELS: {"GET": models.listed},
         _MODELS + "/": {"GET": models.one},
+        NODES: {"GET": nodes.listed},
         OPENAPI: {"GET": description.show},
         **health.table(),
     }

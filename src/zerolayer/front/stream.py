@@ -129,8 +129,8 @@ class Reply:
             self.watch.complete(reason, program)
         self._close()
         self._form.finish(text, reason, account, usage)
-        self._metrics.finished(reason.value, self.stages)
-        self._metrics.sizes.finished(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, self.stages)
+        tokens = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        self._metrics.finished(reason.value, self.stages, tokens)
 
     def fail(self, error: ZerolayerError) -> None:
         """End with an error."""

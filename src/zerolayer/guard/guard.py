@@ -15,7 +15,6 @@ import msgspec
 
 from zerolayer.errors import (
     BeyondHorizon,
-    Infeasible,
     InvalidRequest,
     ModelNotFound,
     PermissionRefused,
@@ -28,18 +27,16 @@ from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
 from zerolayer.guard.deadline.tickets import Asker, read_asker
-from zerolayer.guard.encoders import GrammarCompiler, MessageEncoder, TextEncoder
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
 from zerolayer.guard.identity import ANYONE, Identity
-from zerolayer.guard.length import check_bias, is_scored, prompt_param, too_long, utf8_bytes
-from zerolayer.guard.offered import offered, tools_bytes, tools_tokens
-from zerolayer.guard.overflow import newest_turns, without_repeats
-from zerolayer.guard.prompt import Prompt
-from zerolayer.guard.shape import Names, Shape
+from zerolayer.guard.prompts.length import is_scored
+from zerolayer.guard.prompts.prompt import Prompt
+from zerolayer.guard.prompts.reader import Reader
+from zerolayer.guard.shape import Names
 from zerolayer.guard.token_share import TokenShare
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, chunk_of
-from zerolayer.wire.schema import Message, Request, Route
+from zerolayer.wire.schema import Request, Sampling, Tier
 
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
@@ -67,7 +64,7 @@ class Reservation(msgspec.Struct, frozen=True):
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
     hold: Hold  # on the budgets of key and tenant
-    upper: int = 0  # bound of the prompt's tokens; 0 where it was exact
+    size: int = 0  # as many tokens as bytes, at most; 0 where the length was known, or there are several prompts
     booked: bool = False
     compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
     others: tuple[int, ...] = ()  # slots of the further answers
@@ -86,7 +83,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Guard:
-    """Admission. One writer: the event loop; only ``tokenise`` and ``prompt`` may be called on another thread.
+    """Admission. One writer: the event loop; only its ``reader`` may be used on another thread.
 
     ``cores`` are those of the engine, for budgets of compute.
     """
@@ -95,32 +92,27 @@ class Guard:
         self,
         *,
         names: Names,
-        shape: Shape,
+        reader: Reader,
         admission: Admission,
         cost: CostTable,
         limits: Limits,
         freshness: Freshness,
         chunk_tokens: int,
-        encoder: TextEncoder,
-        template: MessageEncoder,
-        grammars: GrammarCompiler,
         budgets: Budgets | None = None,
         cores: int = 1,
     ) -> None:
         self.budgets = budgets or Budgets(lambda: 0)  # without limits it needs no clock
         self._cores = cores
         self.names = names
-        self.shape = shape
+        self.reader = reader
         self.admission = admission
         self.slots = admission.calendar
+        self.drafts = admission.drafts
         self.freshness = freshness
         self._cost = cost
         self._limits = limits
         self.chunk_tokens = chunk_tokens
-        self._encoder = encoder
-        self._template = template
         self._share = TokenShare()
-        self._grammars = grammars
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
         self._unrecorded: Unavailable | None = None
@@ -171,20 +163,21 @@ class Guard:
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
         ``RateLimited``, ``BudgetSpent``, ``SlotsBusy`` and ``BeyondHorizon`` 429.
         """
-        text_bytes, lower, upper = self._admissible(request, arrival.identity)
+        text_bytes, lower, size = self._admissible(request, arrival.identity)
+        upper = min(size, self.reader.shape.slot_tokens)
         tokens = self._wanted(request, arrival.limits, lower)
         identity, answers = arrival.identity, request.answers
-        fits = min(tokens, self.shape.slot_tokens)
+        fits = min(tokens, self.reader.shape.slot_tokens)
         work = partial(self._work, max_tokens=fits, scored=is_scored(request))
         least = promised = most = work(upper)
         if lower < upper:
-            least, promised = work(lower), work(max(lower, self._share.bound(upper)))
+            least, promised = work(lower), work(max(lower, self._share.bound(size, upper)))
         wish = Wish(most, least, promised, arrival.limits, min(request.tier, identity.tier), arrival.key)
         smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
         hold = self.budgets.reserve(identity, smallest, largest)
-        long, unsure = text_bytes > LONG_TEXT_BYTES, upper if lower < upper else 0
-        compiles = self._grammars.slow(request)
-        then = Reservation(-1, long, wish, arrival.asker, tokens, hold, upper=unsure, compiles=compiles)
+        long, unsure = text_bytes > LONG_TEXT_BYTES, size if lower < upper and not request.further else 0
+        compiles = self.reader.grammars.slow(request)
+        then = Reservation(-1, long, wish, arrival.asker, tokens, hold, size=unsure, compiles=compiles)
         try:
             if answers > 1:
                 slot, *others = self.admission.ask_several(wish, answers)
@@ -196,6 +189,32 @@ class Guard:
         if isinstance(answer, Booking):
             return Held(answer, then)
         return msgspec.structs.replace(then, slot=answer.slot, booked=answer.booked)
+
+    def reserve_draft(self, request: Request, arrival: Arrival) -> Reservation:
+        """Claim budgets and the place of drafts for a request that only fills the prompt cache.
+
+        Raises as ``reserve``, and ``DraftRefused`` 429, but neither ``SlotsBusy`` nor ``BeyondHorizon``.
+        """
+        _, lower, upper = self._admissible(request, arrival.identity)
+        least, most = self._work(lower, 1), self._work(upper, 1)
+        wish = Wish(most, least, most, arrival.limits, Tier.FLEX, arrival.key)
+        self.drafts.claim(arrival.limits.end_ns)
+        try:
+            hold = self.budgets.reserve(arrival.identity, self._size(least, lower), self._size(most, upper))
+        except BaseException:
+            self.drafts.release()
+            raise
+        return Reservation(self.drafts.number, True, wish, arrival.asker, 1, hold)
+
+    def confirm_draft(self, reservation: Reservation, request: Request, prompt: Prompt) -> Generation:
+        """What the engine is to read. Raises what ``confirm`` raises; the caller releases the reservation then."""
+        tokens = len(prompt.ids)
+        self.reader.fit(request, 1, tokens)
+        refusal = reservation.hold.tighten(self._size(self._work(tokens, 1), tokens))
+        if refusal is not None:
+            raise refusal
+        reservation.hold.begin()
+        return Generation(prompt.ids, Sampling(temperature=0.0), 1, ignore_eos=True)
 
     def resume(self, held: Held) -> Reservation | None:
         """The slot of a held client as soon as there is one. Raises ``Unavailable`` 503."""
@@ -221,52 +240,6 @@ class Guard:
         """
         return self._admissible(request, identity)[0] > LONG_TEXT_BYTES
 
-    def tokenise(self, request: Request) -> list[int]:
-        """The prompt's token ids, however many. Pure; any thread.
-
-        Raises ``InvalidRequest`` for an id outside the vocabulary and for an order of roles that the model refuses.
-        """
-        if request.route is not Route.COMPLETIONS:
-            return self._template.encode(self._messages(request), offered(request)) + self._prefill(request)
-        shape = self.shape
-        if not isinstance(request.prompt, str):
-            ids = list(request.prompt)
-            if ids and not (min(ids) >= 0 and max(ids) < shape.vocabulary):
-                raise InvalidRequest(
-                    f"a token id of the prompt is outside the vocabulary (0 to {shape.vocabulary - 1})", param="prompt"
-                )
-            return ids
-        ids = self._encoder.encode(request.prompt)
-        if shape.bos_id is not None and (shape.add_bos or not ids):
-            ids.insert(0, shape.bos_id)
-        return ids
-
-    def prompts(self, request: Request) -> list[Prompt]:
-        """What the model is to read, for each prompt of the request. Pure; any thread. Raises as ``tokenise``."""
-        check_bias(request, self.shape.vocabulary)
-        if not request.further:
-            return [self._prompt(request)]
-        return [
-            self._prompt(msgspec.structs.replace(request, prompt=prompt, further=()))
-            for prompt in (request.prompt, *request.further)
-        ]
-
-    def _prompt(self, request: Request) -> Prompt:
-        """``tokenise``, and the oldest turns left out where the contract allows it."""
-        shape, messages, ids = self.shape, self._messages(request), self.tokenise(request)
-        grammar = self._grammars.of(request)
-        duplicates = len(request.messages) - len(messages)
-        if shape.truncate and messages and not self._fits(request, len(ids)):
-            # An answer of the default length is only wished for: at most half of the slot is kept free for it.
-            wished = request.max_tokens is None or request.fills_slot
-            most = shape.slot_tokens // 2 if wished else shape.slot_tokens
-            answer = min(request.max_tokens or shape.default_max_tokens, most)
-            prefill, encode = self._prefill(request), partial(self._template.encode, tools=offered(request))
-            cut = newest_turns(messages, encode, shape.slot_tokens - answer - len(prefill))
-            if cut is not None:
-                return Prompt(cut.ids + prefill, cut.dropped, duplicates, grammar)
-        return Prompt(ids, duplicates=duplicates, grammar=grammar)
-
     def confirm(self, reservation: Reservation, request: Request, prompts: Sequence[Prompt]) -> list[Generation]:
         """The work of each slot, reserved by true lengths; or the request's own refusal, and no slot any more."""
         scores = request.sampling.top_logprobs if is_scored(request) else None
@@ -275,9 +248,9 @@ class Guard:
             for part, slot, place in zip(request.each(), reservation.slots, range(request.answers), strict=True):
                 prompt = prompts[place // request.n]
                 ids = prompt.ids
-                max_tokens = self._fit(request, reservation.max_tokens, len(ids))
-                if reservation.upper:
-                    self._share.observe(reservation.upper, len(ids))
+                max_tokens = self.reader.fit(request, reservation.max_tokens, len(ids))
+                if reservation.size:
+                    self._share.observe(reservation.size, len(ids))
                 work = self._work(len(ids), max_tokens, scored=scores is not None)
                 if not self.slots.confirm(slot, work):
                     self.release(reservation)
@@ -309,7 +282,10 @@ class Guard:
     def release(self, reservation: Reservation) -> None:
         """Give a reservation back that the engine never saw."""
         for slot in reservation.slots:
-            self.slots.release(slot)
+            if slot == self.drafts.number:
+                self.drafts.release()
+            else:
+                self.slots.release(slot)
         reservation.hold.release()
 
     def _size(self, work: Work, tokens: int, answers: int = 1) -> Size:
@@ -319,7 +295,7 @@ class Guard:
         return Size(tokens * answers, compute_us * answers)
 
     def _admissible(self, request: Request, identity: Identity) -> tuple[int, int, int]:
-        """``_bounds``, if the request may be looked at at all."""
+        """``Reader.bounds``, if the request may be looked at at all."""
         if self.closed is not None:
             raise self.closed
         if not self.names.known(request.model):
@@ -329,8 +305,8 @@ class Guard:
         if identity.models is not None and request.model not in identity.models:
             raise PermissionRefused("the API key may not use this model; ask its issuer", param="model")
         if not request.further:
-            return self._bounds(request)
-        several = [self._bounds(msgspec.structs.replace(part, n=1)) for part in request.each()]
+            return self.reader.bounds(request)
+        several = [self.reader.bounds(msgspec.structs.replace(part, n=1)) for part in request.each()]
         return sum(one[0] for one in several), min(one[1] for one in several), max(one[2] for one in several)
 
     def _work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
@@ -342,56 +318,15 @@ class Guard:
         full, rest = divmod(prompt_tokens, chunk)
         return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
 
-    def _bounds(self, request: Request) -> tuple[int, int, int]:
-        """Bytes of text, and bounds of the prompt's tokens: no token stands for less than a byte."""
-        shape, written = self.shape, tools_bytes(request) if request.tools else 0
-        if request.route is not Route.COMPLETIONS:
-            text_bytes = utf8_bytes(request.prefill) + sum([utf8_bytes(turn.content) for turn in request.messages])
-            upper = text_bytes + shape.template_tokens * (len(request.messages) + 1)
-            upper += tools_tokens(written)
-        elif isinstance(request.prompt, str):
-            text_bytes = upper = utf8_bytes(request.prompt)
-        else:
-            upper = len(request.prompt)
-            if upper > shape.slot_tokens:
-                raise too_long(request, upper, request.max_tokens or 1, shape.slot_tokens)
-            return 0, max(1, upper), max(1, upper)
-        lower = text_bytes // shape.longest_piece_bytes
-        truncates = shape.truncate and request.route is not Route.COMPLETIONS
-        if lower > shape.slot_tokens and not truncates:
-            if request.fills_slot:
-                raise too_long(request, lower, 1, shape.slot_tokens)
-            raise Infeasible(
-                f"the text is at least {lower} tokens long; a slot holds {shape.slot_tokens}. Shorten it",
-                param=prompt_param(request),
-            )
-        return text_bytes + written, max(1, min(lower, shape.slot_tokens)), min(upper + 1, shape.slot_tokens)
-
-    def _fit(self, request: Request, wanted: int, prompt_tokens: int) -> int:
-        """The ``max_tokens`` that is applied: a default that does not fit is cut, a chosen one is refused."""
-        if prompt_tokens == 0:
-            raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
-        if not self._fits(request, prompt_tokens):
-            raise too_long(request, prompt_tokens, wanted, self.shape.slot_tokens)
-        return min(wanted, self.shape.slot_tokens - prompt_tokens)
-
-    def _fits(self, request: Request, prompt_tokens: int) -> bool:
-        asked = 1 if request.fills_slot else request.max_tokens or 1
-        return prompt_tokens + asked <= self.shape.slot_tokens
-
-    def _prefill(self, request: Request) -> list[int]:
-        return self._encoder.encode(request.prefill) if request.prefill else []
-
-    def _messages(self, request: Request) -> Sequence[Message]:
-        return without_repeats(request.messages) if self.shape.drop_duplicates else request.messages
-
     def _wanted(self, request: Request, limits: Limits, prompt_tokens: int) -> int:
-        """The tokens that were asked for; else the default, cut to what the deadline allows."""
-        if request.max_tokens is not None:
-            return max(1, request.max_tokens)  # of an empty answer one token is computed, and not shown
-        default, prices = self.shape.default_max_tokens, self._cost.prices()
-        work = self._work(prompt_tokens, default)
+        """The tokens that were asked for; a default, or a number that only bounds, cut to what the deadline allows."""
+        wished, prices = request.max_tokens, self._cost.prices()
+        if wished is not None and not request.fills_slot:
+            return max(1, wished)  # of an empty answer one token is computed, and not shown
+        if wished is None:
+            wished = self.reader.shape.default_max_tokens
+        work = self._work(prompt_tokens, wished)
         allowed = int(limits.end_ns * _TOLD)
         if work.need_ns(prices) <= allowed:
-            return default
-        return max(1, min(default, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
+            return wished
+        return max(1, min(wished, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))

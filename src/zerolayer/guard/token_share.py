@@ -1,8 +1,9 @@
 """How long a text will turn out to be, by experience, where it must not be tokenised yet. Pure.
 
 No text has more tokens than bytes, but nearly all have far fewer, and who books slots for bytes promises too little.
-What is booked rests on the largest share of tokens in bytes that was seen of late, with a margin, as Clockwork (OSDI
-2020) takes the largest of its last measurements; whoever comes with more is judged on the true length, as everybody is.
+What is booked rests on the most tokens that texts of about the same size had of late, as Clockwork (OSDI 2020) takes
+the largest of its last measurements; where too few of that size were seen, on the largest share of tokens in bytes,
+with a margin. Whoever comes with more is judged on the true length, as everybody is.
 """
 
 from __future__ import annotations
@@ -13,21 +14,35 @@ from typing import Final
 _WINDOW: Final = 64
 _EVIDENCE: Final = 8
 _MARGIN: Final = 1.2
+_DIGITS: Final = 4  # binary ones of a size: sizes within an eighth of each other are about the same
+_OF_A_SIZE: Final = 128  # texts that are remembered, and
+_ENOUGH: Final = 32  # from how many on they say what one more will have
 
 
 class TokenShare:
-    """Shares of the upper bound that texts turned out to have."""
+    """Texts and what they turned out to be."""
 
     def __init__(self) -> None:
         self._shares: deque[float] = deque(maxlen=_WINDOW)
-        self._largest = 1.0
+        self._largest: float | None = None  # None: too few were seen
+        self._sizes: dict[int, deque[int]] = {}
 
-    def observe(self, upper: int, tokens: int) -> None:
-        """A text of at most ``upper`` tokens has ``tokens``."""
-        self._shares.append(tokens / upper)
+    def observe(self, size: int, tokens: int) -> None:
+        """A text of ``size`` bytes, what a template adds included, has ``tokens``."""
+        self._shares.append(tokens / size)
         if len(self._shares) >= _EVIDENCE:
-            self._largest = min(1.0, max(self._shares) * _MARGIN)
+            self._largest = max(self._shares) * _MARGIN
+        self._sizes.setdefault(_class(size), deque(maxlen=_OF_A_SIZE)).append(tokens)
 
-    def bound(self, upper: int) -> int:
-        """What a text of at most ``upper`` tokens hardly ever exceeds."""
-        return -int(-upper * self._largest // 1)
+    def bound(self, size: int, upper: int) -> int:
+        """What a text of ``size`` bytes, and at most ``upper`` tokens, hardly ever exceeds."""
+        alike = self._sizes.get(_class(size), ())
+        if len(alike) >= _ENOUGH:
+            return min(upper, max(alike))
+        return upper if self._largest is None else min(upper, -int(-size * self._largest // 1))
+
+
+def _class(size: int) -> int:
+    """One number for all sizes that are about the same."""
+    shift = max(0, size.bit_length() - _DIGITS)
+    return (shift << _DIGITS) | (size >> shift)

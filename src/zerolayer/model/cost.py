@@ -175,10 +175,13 @@ class CostTable:
                 value = row.typical if typical else row.bound
                 if bucket == self._top:
                     return value
-                # A fuller step costs at most as much per row: scale what decoding takes, not what the chunk takes.
+                # A fuller step costs at most as much per row: scale what decoding takes, not what the chunk takes. And
+                # it adds at most a full step that only decodes: a prompt that ran alone says nothing about rows.
                 decode = self._rows[0][bucket]
                 part = (decode.typical if typical else decode.bound) if chunk and decode.last else value
-                return value + part * ((1 << (self._top - bucket)) - 1)
+                more = part * ((1 << (self._top - bucket)) - 1)
+                full = self._full(0, typical=typical) if chunk else 0
+                return value + (min(more, full) if full else more)
         return 0
 
 

@@ -71,6 +71,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     slot_tokens: int
     chunk_tokens: int
     vocabulary: int
+    memory_bytes: int = 0  # taken at start, and nothing afterwards
     notes: tuple[str, ...] = ()  # what the system allowed: huge pages, quota, affinity
 
 

@@ -7,7 +7,10 @@ started. Pure bookkeeping: the step clock runs the beats in a slot of the engine
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
+from enum import Enum
+from typing import Final
 
 from zerolayer.model.engine import Generation
 from zerolayer.model.program import FULL, Programs
@@ -17,6 +20,16 @@ _log = logging.getLogger("zerolayer.model")
 
 _TOKENS = 3
 _SEED = 20_250_301
+_AGAIN_NS: Final = 100_000_000  # after a beat that came to nothing
+_OUTCOMES: Final = 64  # that nobody has looked at yet
+
+
+class Outcome(Enum):
+    """What a beat showed."""
+
+    RIGHT = "right"  # the known output, of whatever program
+    WRONG = "wrong"  # another one, and there is no program below this one
+    MISSED = "missed"  # a step failed
 
 
 class Heartbeat:
@@ -32,7 +45,7 @@ class Heartbeat:
         self._tokens: list[int] = []
         self._expected: dict[str, list[int]] = {}
         self.beats = 0
-        self.broken = False  # the fallback itself gave another output: nothing can be trusted
+        self.outcomes: deque[Outcome] = deque(maxlen=_OUTCOMES)  # appended by the step thread, taken by the loop
 
     @property
     def due_ns(self) -> int:
@@ -43,6 +56,11 @@ class Heartbeat:
     def expects_all(self) -> bool:
         """Whether the first round is over."""
         return all(name in self._expected for name in self._programs.names)
+
+    @property
+    def programs(self) -> int:
+        """How many are beaten in turn."""
+        return len(self._programs.names)
 
     @property
     def beating(self) -> bool:
@@ -65,18 +83,28 @@ class Heartbeat:
         """A token of the running beat."""
         self._tokens.append(token_id)
 
-    def abandon(self, now_ns: int) -> None:
-        """The step failed for all: this says nothing of the program."""
-        self._beating = ""
-        self._due_ns = now_ns + self._interval_ns
+    def hasten(self) -> None:
+        """The next beat is due."""
+        self._due_ns = 0
 
-    def end(self, now_ns: int, *, failed: bool = False) -> None:
+    def missed(self, now_ns: int) -> None:
+        """A step failed for all, whether a beat was in it or not: this says nothing of the program."""
+        self._beating = ""
+        self._due_ns = now_ns + _AGAIN_NS
+        self.outcomes.append(Outcome.MISSED)
+
+    def end(self, now_ns: int) -> None:
         """The beat is over; a wrong output drops its program."""
         name, self._beating = self._beating, ""
         self.beats += 1
         expected = self._expected.setdefault(name, self._tokens)
         self._due_ns = now_ns + self._interval_ns if self.expects_all else 0
-        if failed or self._tokens != expected:
+        if self._tokens != expected:
             _log.error("program %s failed its heartbeat: a known input gave another output", name)
-            self.broken = self.broken or name == FULL
             self._programs.drop(name)
+            if name == FULL:
+                self.outcomes.append(Outcome.WRONG)
+            else:
+                self._due_ns = 0  # is it the program alone?
+        else:
+            self.outcomes.append(Outcome.RIGHT)

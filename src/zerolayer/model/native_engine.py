@@ -103,6 +103,7 @@ class NativeEngine:
             slot_tokens=slot_tokens,
             chunk_tokens=chunk_tokens,
             vocabulary=config.vocabulary,
+            memory_bytes=native.bytes,
             notes=(*notes, *pinning, f"{native.bytes >> 20} MB of memory, taken at start", page_note(native.bytes)),
         )
         kept = PrefixCache(entries=prefixes, entry_tokens=prefix_tokens, salt_share=salt_share)

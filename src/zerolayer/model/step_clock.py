@@ -54,6 +54,10 @@ class _Cancel(msgspec.Struct, frozen=True):
     slot: int
 
 
+class _Probe(msgspec.Struct, frozen=True):
+    pass
+
+
 class _Stop(msgspec.Struct, frozen=True):
     pass
 
@@ -81,7 +85,7 @@ class StepClock:
         info = engine.describe()
         self._chunk_tokens = info.chunk_tokens
         self._service_slot = info.slots  # one more than requests have: the engine's own
-        self._mailbox: SimpleQueue[_Admit | _Cancel | _Stop] = SimpleQueue()
+        self._mailbox: SimpleQueue[_Admit | _Cancel | _Probe | _Stop] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="zerolayer-step", daemon=True)
         self._programs: dict[int, str] = {}  # of open slots
         self._prefilling: deque[int] = deque()
@@ -90,6 +94,7 @@ class StepClock:
         self._cancelled: list[int] = []
         self._shared: list[tuple[int, int]] = []
         self._outbox: list[StepReport] = []
+        self._draft: Generation | None = None  # what only fills the prompt cache, and waits or is being read
         self._closing: list[int] = []  # slots whose end the outbox tells
         self._stopping = False
         self._steps = 0
@@ -136,6 +141,10 @@ class StepClock:
         """
         self._mailbox.put(_Cancel(slot))
 
+    def probe(self) -> None:
+        """Run the next heartbeat at the next step border."""
+        self._mailbox.put(_Probe())
+
     def _run(self) -> None:
         if self._recorder is None:
             self._turns()
@@ -148,7 +157,7 @@ class StepClock:
 
     def _turns(self) -> None:
         while True:
-            block = not self._programs and not self._cancelled
+            block = not self._programs and not self._cancelled and self._draft is None
             if block:
                 self._tell()
             self._empty_mailbox(block=block)
@@ -156,6 +165,7 @@ class StepClock:
                 self._tell()
                 return
             self._beat()
+            self._open_draft()
             if self._programs:
                 self._step()
                 self._step_began_ns = 0
@@ -194,37 +204,72 @@ class StepClock:
         heartbeat = self._heartbeat
         if heartbeat is None or heartbeat.beating or self._clock_ns() < heartbeat.due_ns:
             return
+        if self._reads_draft:
+            self._drop(self._service_slot)  # it is read anew after the beat
         self._tell()  # its slot may be one that is to be closed
         program, generation = heartbeat.begin()
         try:
             self._engine.open(self._service_slot, generation)
         except EngineFailed:
-            heartbeat.end(self._clock_ns(), failed=True)
+            heartbeat.missed(self._clock_ns())
             return
         self._programs[self._service_slot] = program
         self._prefilling.append(self._service_slot)
 
-    def _handle(self, letter: _Admit | _Cancel | _Stop) -> None:
+    @property
+    def _beats(self) -> bool:
+        return self._heartbeat is not None and self._heartbeat.beating
+
+    @property
+    def _reads_draft(self) -> bool:
+        """Whether the service slot holds the draft."""
+        return self._service_slot in self._programs and not self._beats
+
+    def _open_draft(self) -> None:
+        """Begin to read the draft when the engine has nothing else to do. Others may come while it is open."""
+        if self._draft is not None and not self._programs:
+            self._tell()  # the slot may be one that is to be closed
+            self._open(_Admit(self._service_slot, self._draft))
+
+    def _handle(self, letter: _Admit | _Cancel | _Probe | _Stop) -> None:
         if isinstance(letter, _Admit):
-            self._open(letter)
+            if letter.slot == self._service_slot:
+                self._draft = letter.generation
+            else:
+                self._open(letter)
         elif isinstance(letter, _Cancel):
-            if letter.slot in self._programs:
+            if letter.slot == self._service_slot:
+                self._cancel_draft()
+            elif letter.slot in self._programs:
                 self._drop(letter.slot)
                 self._cancelled.append(letter.slot)
+        elif isinstance(letter, _Probe):
+            if self._heartbeat is not None:
+                self._heartbeat.hasten()
         else:
             self._stopping = True
+
+    def _cancel_draft(self) -> None:
+        if self._draft is not None:
+            if self._reads_draft:
+                self._drop(self._service_slot)
+            self._draft = None
+            self._cancelled.append(self._service_slot)
 
     def _open(self, letter: _Admit) -> None:
         try:
             self._engine.open(letter.slot, letter.generation)
         except EngineFailed as failure:  # one request's fault, if any: the others go on
             now = self._clock_ns()
+            if letter.slot == self._service_slot:
+                self._draft = None
             self._outbox.append(StepReport(now, now, "none", released=[letter.slot], failure=failure))
             return
         generation = letter.generation
         program = self._registry.of(generation.sampling)
         self._programs[letter.slot] = program if generation.grammar is None else FULL
-        self._prefilling.append(letter.slot)
+        if letter.slot != self._service_slot:  # a draft is read when nothing else is
+            self._prefilling.append(letter.slot)
         if letter.generation.prompt_logprobs is not None:
             self._scored.add(letter.slot)
         shared = len(letter.generation.prompt) - self._engine.prefill_left(letter.slot)
@@ -244,12 +289,15 @@ class StepClock:
             return
         ended = self._clock_ns()
         self._steps += 1
-        if plan.prefill_slot >= 0 and self._engine.prefill_left(plan.prefill_slot) == 0:
+        reads = plan.prefill_slot if plan.prefill_slot in self._prefilling else -1
+        if reads >= 0 and self._engine.prefill_left(reads) == 0:
             self._prefilling.popleft()
-            self._decoding.append(plan.prefill_slot)
+            self._decoding.append(reads)
         released = [token.slot for token in tokens if token.finish is not None]
         for slot in released:
             self._drop(slot)
+        if self._service_slot in released and not self._beats:
+            self._draft = None
         released += self._take_cancelled()
         self._account(plan, program, started, ended)
         shared, self._shared = self._shared, []
@@ -298,6 +346,11 @@ class StepClock:
 
     def _plan(self) -> StepPlan:
         if not self._prefilling:
+            if self._reads_draft and not self._decoding:
+                # In quarter chunks: whoever walks in meanwhile waits for one of them.
+                chunk = chunk_of(self._chunk_tokens, scored=True)
+                left = self._engine.prefill_left(self._service_slot)
+                return StepPlan((), self._service_slot, min(chunk, left))
             return StepPlan(tuple(self._decoding))
         slot = self._prefilling[0]
         chunk = chunk_of(self._chunk_tokens, scored=slot in self._scored)
@@ -309,7 +362,7 @@ class StepClock:
         self._scored.discard(slot)
         if slot in self._decoding:
             self._decoding.remove(slot)
-        else:
+        elif slot in self._prefilling:
             self._prefilling.remove(slot)
 
     def _take_cancelled(self) -> list[int]:
@@ -318,9 +371,12 @@ class StepClock:
 
     def _fail(self, failure: EngineFailed, started: int) -> None:
         _log.error("a step failed; its %d streams end with an error", len(self._programs))
-        if self._heartbeat is not None and self._heartbeat.beating:
-            self._heartbeat.abandon(self._clock_ns())
+        if self._heartbeat is not None:
+            self._heartbeat.missed(self._clock_ns())
         released = [slot for slot in self._programs if slot != self._service_slot]
+        if self._draft is not None:
+            self._draft = None
+            released.append(self._service_slot)
         for slot in list(self._programs):
             self._drop(slot)
         released += self._take_cancelled()

@@ -44,6 +44,8 @@ def measure(engine: Engine, cost: CostTable, clock_ns: Callable[[], int]) -> Non
         cost.observe(decode_rows=len(others), prefill_tokens=info.chunk_tokens, elapsed_ns=elapsed_ns)
     quarter = min(chunk_of(info.chunk_tokens, scored=True), chunk)
     scored = _tried(lambda: mixed(quarter, scored=True), clock_ns, 2)
+    # A bound of a plain chunk of as many tokens, for want of one that was measured: scoring costs more.
+    cost.observe(decode_rows=len(others), prefill_tokens=quarter, elapsed_ns=min(*scored, *chunks))
     cost.scored_share = _share(min(scored) - min(decoding), min(chunks) - min(decoding))
     for slot in rows:
         engine.close(slot)

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from zerolayer.errors import HELP
+
 _BY: Final = "sum by (job, instance, model_name)"
 _REFUSED: Final = 'zerolayer:refused_total{reason=~"slots_busy|beyond_horizon"}'
 _BOOKED: Final = 'zerolayer:refused_total{reason="slots_busy"}'
@@ -183,6 +185,7 @@ def _rules() -> Iterator[str]:
         yield "        annotations:"
         yield f"          summary: {json.dumps(alert.summary)}"
         yield f"          description: {json.dumps(alert.remedy)}"
+        yield f"          runbook: {json.dumps(HELP + alert.name)}"
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -282,5 +285,8 @@ def _tests(rule_file: str) -> Iterator[str]:
         if case.alert == "ZerolayerPromiseMissed":
             labels += ', kept: "false"'
         yield f"          - exp_labels: {{{labels}}}"
-        told = f"summary: {json.dumps(alert.summary)}, description: {json.dumps(alert.remedy)}"
+        told = (
+            f"summary: {json.dumps(alert.summary)}, description: {json.dumps(alert.remedy)}, "
+            f"runbook: {json.dumps(HELP + alert.name)}"
+        )
         yield f"            exp_annotations: {{{told}}}"

@@ -7,14 +7,18 @@ cores, exactly, because each span begins where the last one ended. Pure: times a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
 
+from zerolayer.observe.exposition import family, single
+
 IDLE: Final = "_idle"
-OTHERS: Final = "_others"
-_LABELS: Final = 1000  # tenants with a total of their own; beyond that they share one, so that /metrics stays bounded
+OTHER: Final = "_other"
+LABELS: Final = 100  # tenants that a page of metrics names
+_TOTALS: Final = 1000  # tenants with a total of their own; beyond that they share one, so that memory stays bounded
 
 
 class Charge(msgspec.Struct, frozen=True):
@@ -50,8 +54,8 @@ class ComputeMeter:
 
     def begin(self, slot: int, tenant: str) -> None:
         """From now on the rows of ``slot`` are this tenant's."""
-        known = tenant in self._totals or len(self._totals) < _LABELS
-        self._owners[slot] = tenant if known else OTHERS
+        known = tenant in self._totals or len(self._totals) < _TOTALS
+        self._owners[slot] = tenant if known else OTHER
 
     def step(
         self, started_ns: int, ended_ns: int, decode: Sequence[int], chunk_slot: int, chunk_share: float
@@ -90,3 +94,28 @@ class ComputeMeter:
         """Such charges by tenant, since the last call."""
         taken, self._unrecorded = self._unrecorded, {}
         return taken
+
+
+def labelled(totals: Mapping[str, int]) -> dict[str, int]:
+    """``totals`` by label: the first ``LABELS`` tenants have their names, the rest share one, and ``_idle`` stays.
+
+    Which of them are the first never changes while they are all kept in the order of their coming, so that no counter
+    ever falls.
+    """
+    named = dict(islice(((name, spent) for name, spent in totals.items() if name not in (IDLE, OTHER)), LABELS))
+    if IDLE in totals:
+        named[IDLE] = totals[IDLE]
+    rest = sum(totals.values()) - sum(named.values())
+    return {**named, OTHER: rest} if rest or OTHER in totals else named
+
+
+def compute_lines(labels: str, cores: int, accounted_ns: int, totals: Mapping[str, int]) -> Iterator[str]:
+    """The samples of ``totals`` (core-nanoseconds by tenant), which sum to ``accounted_ns`` x ``cores``."""
+    if not totals:
+        return
+    yield from single("zerolayer:engine_cores", "gauge", "Cores that steps run on.", labels, cores)
+    name = "zerolayer:accounted_microseconds_total"
+    yield from single(name, "counter", "Wall time that is charged to somebody.", labels, accounted_ns / 1000)
+    name = "zerolayer:compute_microseconds_total"
+    spent = [(tenant, core_ns / 1000) for tenant, core_ns in sorted(labelled(totals).items())]
+    yield from family(name, "counter", "Wall time x cores, by who is charged.", labels, "tenant", spent)

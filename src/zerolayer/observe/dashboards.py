@@ -145,6 +145,43 @@ ROWS: Final = (
             Panel("Clients that left", "timeseries", "ops", _by("phase", "zerolayer:abandoned_total")),
         ),
     ),
+    Row(
+        "Who and what",
+        8,
+        (
+            Panel(
+                "Compute by tenant",
+                "timeseries",
+                "short",
+                (
+                    (
+                        "sum by (tenant) (rate(zerolayer:compute_microseconds_total{$pick}[$__rate_interval])) / 1e6",
+                        "{{tenant}}",
+                    ),
+                ),
+                "Cores, idle time included: together they are those of the engine.",
+                stacked=True,
+            ),
+            Panel(
+                "Limits that were met",
+                "timeseries",
+                "reqps",
+                (
+                    (
+                        "sum by (limit, action) (rate(zerolayer:limit_total{$pick}[$__rate_interval]))",
+                        "{{limit}} {{action}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Memory beside the engine's",
+                "timeseries",
+                "bytes",
+                (("sum by (component) (zerolayer:glue_memory_bytes{$pick})", "{{component}}"),),
+                stacked=True,
+            ),
+        ),
+    ),
 )
 
 

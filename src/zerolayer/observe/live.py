@@ -65,6 +65,7 @@ class Totals(msgspec.Struct, frozen=True):
     abandoned: Mapping[str, int]
     busy_ns: int = 0
     arithmetic_ns: int = 0
+    tenants: Mapping[str, int] = {}  # core-nanoseconds by who is charged
 
 
 class Minute(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ class Minute(msgspec.Struct, frozen=True):
     bookings: dict[str, int]
     deadlines: dict[str, int]
     abandoned: dict[str, int]
+    tenants_us: dict[str, int]  # of all cores
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -131,6 +133,7 @@ class LiveRecord:
             bookings=_grown(last.bookings, first.bookings),
             deadlines=_grown(last.deadlines, first.deadlines),
             abandoned=_grown(last.abandoned, first.abandoned),
+            tenants_us={name: spent // _NS_PER_US for name, spent in _grown(last.tenants, first.tenants).items()},
         )
 
     def columns(self, newest: int = SECONDS) -> dict[str, list[list[int]]]:

@@ -1,20 +1,23 @@
 """Counters and histograms under vLLM's names, rendered on scrape (Prometheus text format 0.0.4).
 
-Existing dashboards and routers read ``vllm:*``; what they have no name for is ``zerolayer:*``. Counting costs a
-bisect or an addition; everything else is left to the scrape.
+Existing dashboards and routers read ``vllm:*``; what they have no name for is ``zerolayer:*``. While a request runs
+its numbers are only put down; they are added up many at a time, at every look, and before they become too many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import compress
 from typing import Final
 
 import msgspec
 
 from zerolayer.errors import BeyondHorizon, SlotsBusy
+from zerolayer.observe.compute import compute_lines, labelled
 from zerolayer.observe.exposition import Histogram, escape, family, head, single
 from zerolayer.observe.live import Totals
-from zerolayer.observe.process import process_lines
+from zerolayer.observe.memory import memory_lines
+from zerolayer.observe.process import process_lines, resident_bytes
 from zerolayer.observe.promises import Promises
 from zerolayer.observe.sizes import Sizes
 from zerolayer.observe.stages import STAGE_NAMES, Stage, StageClock
@@ -31,6 +34,11 @@ _REQUEST_S: Final = (
     0.01, 0.025, 0.05, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0,
 )  # fmt: skip
 _NS: Final = 1e-9
+_NS_PER_S: Final = 1_000_000_000
+_NO_ANSWER: Final = (0, 0, -1)
+_TIMES: Final = len(_NO_ANSWER)  # where they begin in what is put down of a request: each stage, and the sum
+_NUMBERS: Final = _TIMES + len(Stage) + 1
+_FOLD: Final = 256  # requests; adding up so many takes the loop a fifth of a millisecond
 _LACK_OF_SLOTS: Final = (SlotsBusy.code, BeyondHorizon.code)
 
 
@@ -51,12 +59,19 @@ class AnswerState(msgspec.Struct, frozen=True):
 
 
 class KeyState(msgspec.Struct, frozen=True):
-    """What auth and budgets say: keys found by digest, keys looked at, signatures verified, refusals of a limit."""
+    """What auth says: keys found by digest, keys looked at, signatures verified."""
 
     hits: int = 0
     misses: int = 0
     verified: int = 0
-    limited: int = 0
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    """The device of this node, and how many nodes it knows in each state."""
+
+    derate: float = 1.0
+    quarantined: bool = False
+    nodes: Mapping[str, int] = {}
 
 
 class Gauges(msgspec.Struct, frozen=True):
@@ -77,28 +92,35 @@ class Gauges(msgspec.Struct, frozen=True):
     accounted_ns: int = 0  # wall time that ``compute_ns`` is about
     compute_ns: Mapping[str, int] = {}  # core-nanoseconds by tenant; they sum to accounted_ns x cores
     ledger_records: int | None = None
+    spans: Mapping[str, int] = {}  # by what became of them, where there are any
     answers: AnswerState | None = None
     keys: KeyState = KeyState()
+    memory: Mapping[str, int] = {}  # bytes by component of what is not the engine
+    engine_bytes: int = 0
+    node: NodeState = NodeState()
 
 
 class Metrics:
     """One service's totals. One writer: the event loop."""
 
     def __init__(self, model_name: str) -> None:
-        self._labels = f'model_name="{escape(model_name)}"'
+        self._name = escape(model_name)
+        self._labels = f'model_name="{self._name}"'
         self.promises = Promises()
         self.sizes = Sizes()
         self.first_token = Histogram(_FIRST_TOKEN_S)
         self._between_tokens = Histogram(_BETWEEN_TOKENS_S)
-        self._end_to_end = Histogram(_REQUEST_S)
-        self._prefill = Histogram(_REQUEST_S)
+        self._end_to_end = Histogram(_REQUEST_S, _NS_PER_S)
+        self._prefill = Histogram(_REQUEST_S, _NS_PER_S)
         self._prompt_tokens = 0
         self._generation_tokens = 0
         self._finished: dict[str, int] = {"stop": 0, "length": 0, "tool_calls": 0, "abort": 0, "error": 0}
         self._refused: dict[str, int] = {}
+        self._limited: dict[tuple[str, str], int] = {}
         self._abandoned: dict[str, int] = {"prefill": 0, "decode": 0}
         self._steps: dict[str, int] = {}
         self._stage_ns = [0] * len(Stage)
+        self._ended: list[int] = []  # ``_NUMBERS`` each
 
     def step(self, program: str, tokens: int) -> None:
         """A step ran and chose ``tokens`` tokens."""
@@ -107,24 +129,32 @@ class Metrics:
 
     def gap(self, nanoseconds: int, streams: int) -> None:
         """So many streams got a token, each this long after its last one."""
-        self._between_tokens.observe(nanoseconds * _NS, streams)
+        self._between_tokens.count(nanoseconds * _NS, streams)
 
     def admitted(self, prompt_tokens: int) -> None:
         """A request got its slot."""
         self._prompt_tokens += prompt_tokens
 
-    def finished(self, reason: str, stages: StageClock) -> None:
-        """An admitted request ended: ``stop``, ``length``, ``tool_calls``, ``abort`` (the client left) or ``error``."""
+    def finished(self, reason: str, stages: StageClock, tokens: tuple[int, int, int] = _NO_ANSWER) -> None:
+        """An admitted request ended: ``stop``, ``length``, ``tool_calls``, ``abort`` (the client left) or ``error``.
+
+        ``tokens`` of a complete answer: those of its prompt, how many of them were cached, and its own.
+        """
         self._finished[reason] += 1
-        spent = stages.spent_ns()
-        self._end_to_end.observe(stages.elapsed_ns * _NS)
-        self._prefill.observe(spent[Stage.PREFILL] * _NS)
-        for stage, nanoseconds in enumerate(spent):
-            self._stage_ns[stage] += nanoseconds
+        ended = self._ended
+        ended += tokens
+        ended += stages.spent_ns()
+        ended.append(stages.elapsed_ns)
+        if len(ended) >= _FOLD * _NUMBERS:
+            self._fold()
 
     def refused(self, code: str) -> None:
         """A request ended with an error of its own; ``code`` is one of the error tree's, so the label stays bounded."""
         self._refused[code] = self._refused.get(code, 0) + 1
+
+    def limited(self, limit: str, action: str) -> None:
+        """A limit of the contract, or of a key, was met: the request was ``refused``, or its value ``clamped``."""
+        self._limited[limit, action] = self._limited.get((limit, action), 0) + 1
 
     def abandoned(self, stages: StageClock) -> None:
         """A client left before its reply was complete."""
@@ -134,8 +164,9 @@ class Metrics:
         """The buckets of ``totals``' histograms, seconds."""
         return {name: histogram.bounds for name, histogram in self._shown().items()}
 
-    def totals(self, busy_ns: int, arithmetic_ns: int) -> Totals:
-        """Everything so far, for the live page."""
+    def totals(self, busy_ns: int, arithmetic_ns: int, compute_ns: Mapping[str, int] = {}) -> Totals:
+        """Everything so far, for the live page; ``compute_ns`` by tenant."""
+        self._fold()
         return Totals(
             stage_ns=tuple(self._stage_ns),
             histograms={name: histogram.counts for name, histogram in self._shown().items()},
@@ -148,7 +179,27 @@ class Metrics:
             abandoned=self._left(),
             busy_ns=busy_ns,
             arithmetic_ns=arithmetic_ns,
+            tenants=labelled(compute_ns),
         )
+
+    def _fold(self) -> None:
+        """Add up what was put down since the last time."""
+        for each in (self.first_token, self.sizes, self.promises):
+            each.fold()
+        ended, self._ended = self._ended, []
+        if not ended:
+            return
+        columns = [ended[place::_NUMBERS] for place in range(_NUMBERS)]
+        for stage, spent in enumerate(columns[_TIMES:-1]):
+            self._stage_ns[stage] += sum(spent)
+        self._end_to_end.add(columns[-1])
+        self._prefill.add(columns[_TIMES + Stage.PREFILL])
+        shown = [*columns[:_TIMES], *[columns[_TIMES + stage] for stage in (Stage.WAIT, Stage.PREFILL, Stage.DECODE)]]
+        generated = columns[_TIMES - 1]
+        if min(generated) < 0:  # not all of them are complete
+            complete = [tokens >= 0 for tokens in generated]
+            shown = [[*compress(column, complete)] for column in shown]
+        self.sizes.finished(*shown)
 
     def _shown(self) -> dict[str, Histogram]:
         return {"first_token": self.first_token, "between_tokens": self._between_tokens, "end_to_end": self._end_to_end}
@@ -159,6 +210,7 @@ class Metrics:
 
     def render(self, gauges: Gauges) -> bytes:
         """The whole page."""
+        self._fold()
         return ("\n".join(self._lines(gauges)) + "\n").encode()
 
     def _lines(self, gauges: Gauges) -> Iterator[str]:
@@ -186,6 +238,7 @@ class Metrics:
         yield from self.sizes.lines(labels)
         refused = sum(self._refused.get(code, 0) for code in _LACK_OF_SLOTS)
         yield from single("vllm:admission_rejections_total", "counter", "Refused for lack of slots.", labels, refused)
+        yield from single("vllm:corrupted_requests_total", "counter", "Always 0: a step that fails ends.", labels, 0)
         yield from single("vllm:num_preemptions_total", "counter", "Always 0: a slot is kept to the end.", labels, 0)
         yield from single(
             "vllm:cache_config_info",
@@ -194,8 +247,32 @@ class Metrics:
             f'{labels},block_size="{gauges.slot_tokens}",num_gpu_blocks="{gauges.slots}"',
             1,
         )
+        yield from single(
+            "vllm:lora_requests_info",
+            "gauge",
+            "There are no adapters.",
+            f'{labels},max_lora="0",running_lora_adapters="",waiting_lora_adapters=""',
+            0,
+        )
+        yield from self._genai_lines()
         yield from self._own_lines(gauges)
-        yield from process_lines(labels)
+        yield from self._node_lines(gauges.node)
+        yield from process_lines(labels, sum(self._finished.values()))
+        resident = resident_bytes()
+        if resident is not None:
+            yield from single("zerolayer:resident_bytes", "gauge", "Memory of the process.", labels, resident)
+            yield from memory_lines(labels, gauges.memory, gauges.engine_bytes, resident)
+
+    def _genai_lines(self) -> Iterator[str]:
+        """OpenTelemetry's names for the same (semantic conventions for generative AI), as Prometheus spells them."""
+        labels = f'gen_ai_request_model="{self._name}",gen_ai_provider_name="zerolayer"'
+        for name, about, histogram in (
+            ("request_duration", "First byte to last byte.", self._end_to_end),
+            ("time_to_first_token", "First byte read to first token.", self.first_token),
+            ("time_per_output_token", "Steps after the first token, by token.", self.sizes.token_time),
+        ):
+            yield from head(f"gen_ai_server_{name}_seconds", "histogram", about)
+            yield from histogram.lines(f"gen_ai_server_{name}_seconds", labels)
 
     def _own_lines(self, gauges: Gauges) -> Iterator[str]:
         labels = self._labels
@@ -209,6 +286,9 @@ class Metrics:
             "reason",
             sorted(self._refused.items()),
         )
+        yield from head("zerolayer:limit_total", "counter", "Requests that met a limit, by what was done.")
+        for (limit, action), times in sorted(self._limited.items()):
+            yield f'zerolayer:limit_total{{{labels},limit="{limit}",action="{action}"}} {times}'
         yield from family(
             "zerolayer:program_steps_total",
             "counter",
@@ -232,7 +312,6 @@ class Metrics:
         yield from single("zerolayer:auth_cache_hits_total", "counter", "Keys known already.", labels, keys.hits)
         yield from single("zerolayer:auth_cache_misses_total", "counter", "Keys looked at.", labels, keys.misses)
         yield from single("zerolayer:auth_verifications_total", "counter", "Signatures.", labels, keys.verified)
-        yield from single("zerolayer:limited_total", "counter", "Requests over a limit.", labels, keys.limited)
         changing = gauges.slots - gauges.free_slots - gauges.running
         states = {"free": gauges.free_slots, "running": gauges.running, "changing": max(0, changing)}
         yield from family("zerolayer:slots", "gauge", "Slots by what they do.", labels, "state", states.items())
@@ -244,7 +323,8 @@ class Metrics:
         )
         yield from single("zerolayer:free_slots", "gauge", "Slots free now.", labels, gauges.free_slots)
         yield from single("zerolayer:connections", "gauge", "Open connections.", labels, gauges.connections)
-        yield from self._compute_lines(gauges)
+        yield from compute_lines(labels, gauges.cores, gauges.accounted_ns, gauges.compute_ns)
+        yield from self._record_lines(gauges)
         yield from self.promises.lines(labels)
         for name, about, spent in (
             ("busy_seconds_total", "Wall time with a request in flight.", gauges.busy_ns),
@@ -254,25 +334,14 @@ class Metrics:
         if gauges.glue_share is not None:
             yield from single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
 
-    def _compute_lines(self, gauges: Gauges) -> Iterator[str]:
-        labels, spent = self._labels, sorted(gauges.compute_ns.items())
-        if spent:
-            yield from single("zerolayer:engine_cores", "gauge", "Cores that steps run on.", labels, gauges.cores)
-            yield from single(
-                "zerolayer:accounted_microseconds_total",
-                "counter",
-                "Wall time; times cores it is the sum of compute.",
-                labels,
-                gauges.accounted_ns / 1000,
-            )
-            yield from family(
-                "zerolayer:compute_microseconds_total",
-                "counter",
-                "Wall time x cores, by who is charged.",
-                labels,
-                "tenant",
-                [(tenant, core_ns / 1000) for tenant, core_ns in spent],
-            )
+    def _node_lines(self, node: NodeState) -> Iterator[str]:
+        labels = self._labels
+        yield from single("zerolayer:derate_ratio", "gauge", "Share of the device's full speed.", labels, node.derate)
+        yield from single("zerolayer:quarantined", "gauge", "Device takes no work.", labels, int(node.quarantined))
+        yield from family("zerolayer:nodes", "gauge", "Known nodes.", labels, "state", sorted(node.nodes.items()))
+
+    def _record_lines(self, gauges: Gauges) -> Iterator[str]:
+        labels = self._labels
         answers = gauges.answers
         if answers is not None:
             found = [("hit", answers.hits), ("miss", answers.misses)]
@@ -281,6 +350,10 @@ class Metrics:
         if gauges.ledger_records is not None:
             yield from single(
                 "zerolayer:ledger_records_total", "counter", "Records written.", labels, gauges.ledger_records
+            )
+        if gauges.spans:
+            yield from family(
+                "zerolayer:spans_total", "counter", "Traced requests.", labels, "outcome", gauges.spans.items()
             )
 
     def _histogram(self, name: str, about: str, histogram: Histogram) -> Iterator[str]:

@@ -59,6 +59,11 @@ class Promises:
         """A refusal was written, so long after the request's first byte."""
         self._refusals.observe(elapsed_ns * _NS)
 
+    def fold(self) -> None:
+        """As ``Histogram.fold``."""
+        for histogram in (self._slack, self._lateness, self._refusals):
+            histogram.fold()
+
     def outcomes(self) -> dict[str, int]:
         """Bookings by what became of them."""
         return dict(self._bookings)

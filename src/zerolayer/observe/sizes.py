@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from operator import add
 from typing import Final
 
 from zerolayer.observe.exposition import Histogram, head, single
-from zerolayer.observe.stages import Stage, StageClock
 
-_NS: Final = 1e-9
+_NS_PER_S: Final = 1_000_000_000
 _TOKENS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 _ANSWERS: Final = (1, 2, 5, 10, 20)
 _STEP_TOKENS: Final = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -29,10 +29,10 @@ class Sizes:
         self._allowed = Histogram(_TOKENS)
         self._answers = Histogram(_ANSWERS)
         self._step = Histogram(_STEP_TOKENS)
-        self._token_time = Histogram(_TOKEN_S)
-        self._queue = Histogram(_REQUEST_S)
-        self._decode = Histogram(_REQUEST_S)
-        self._inference = Histogram(_REQUEST_S)
+        self.token_time = Histogram(_TOKEN_S, _NS_PER_S)
+        self._queue = Histogram(_REQUEST_S, _NS_PER_S)
+        self._decode = Histogram(_REQUEST_S, _NS_PER_S)
+        self._inference = Histogram(_REQUEST_S, _NS_PER_S)
         self._prompt_tokens = 0
         self._cached_tokens = 0
 
@@ -48,19 +48,30 @@ class Sizes:
         """A step read and chose so many tokens together."""
         self._step.observe(tokens)
 
-    def finished(self, prompt: int, cached: int, generated: int, stages: StageClock) -> None:
-        """One answer is complete. ``cached`` of the prompt's tokens were kept from an earlier request."""
-        spent = stages.spent_ns()
-        decode = spent[Stage.DECODE] * _NS
-        self._prompt.observe(prompt)
-        self._generated.observe(generated)
-        self._prompt_tokens += prompt
-        self._cached_tokens += cached
-        self._queue.observe(spent[Stage.WAIT] * _NS)
-        self._decode.observe(decode)
-        self._inference.observe(spent[Stage.PREFILL] * _NS + decode)
-        if generated > 1:
-            self._token_time.observe(decode / (generated - 1))
+    def finished(
+        self,
+        prompt: Sequence[int],
+        cached: Sequence[int],
+        generated: Sequence[int],
+        wait_ns: Sequence[int],
+        prefill_ns: Sequence[int],
+        decode_ns: Sequence[int],
+    ) -> None:
+        """Answers are complete: tokens of each one's prompt, of it cached, and of itself; and where its time went."""
+        self._prompt.add(prompt)
+        self._generated.add(generated)
+        self._prompt_tokens += sum(prompt)
+        self._cached_tokens += sum(cached)
+        self._queue.add(wait_ns)
+        self._decode.add(decode_ns)
+        self._inference.add([*map(add, prefill_ns, decode_ns)])
+        pairs = zip(decode_ns, generated, strict=True)
+        self.token_time.add([decode / (tokens - 1) for decode, tokens in pairs if tokens > 1])
+
+    def fold(self) -> None:
+        """As ``Histogram.fold``, for what is counted where it happens."""
+        for histogram in (self._answers, self._allowed, self._step):
+            histogram.fold()
 
     def lines(self, labels: str) -> Iterator[str]:
         """The samples with HELP and TYPE."""
@@ -71,7 +82,7 @@ class Sizes:
             ("request_max_num_generation_tokens", "The same; here no answer outgrows another.", self._allowed),
             ("request_params_n", "Answers to a prompt.", self._answers),
             ("iteration_tokens_total", "Tokens that a step read and chose.", self._step),
-            ("request_time_per_output_token_seconds", "Steps after the first token, by token.", self._token_time),
+            ("request_time_per_output_token_seconds", "Steps after the first token, by token.", self.token_time),
             ("request_queue_time_seconds", "Waiting for a step border; there is no queue.", self._queue),
             ("request_decode_time_seconds", "Steps after the first token.", self._decode),
             ("request_inference_time_seconds", "Steps that held a row of the request.", self._inference),

@@ -85,6 +85,14 @@ class StageClock:
         """Nanoseconds of each stage, in the order of ``Stage``."""
         return tuple(self._spent)
 
+    def floors_us(self) -> tuple[int, ...]:
+        """Whole microseconds of each stage, in the order of ``Stage``, each rounded down."""
+        read, parse, guard, tokenise, wait, prefill, decode, frame, write = self._spent
+        return (  # a third of what a loop takes
+            read // 1000, parse // 1000, guard // 1000, tokenise // 1000, wait // 1000,
+            prefill // 1000, decode // 1000, frame // 1000, write // 1000,
+        )  # fmt: skip
+
     def spent_us(self) -> dict[str, int]:
         """Microseconds by stage name, rounded along the running sum, so that they too sum to the whole."""
         spent: dict[str, int] = {}

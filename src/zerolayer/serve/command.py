@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from zerolayer.contract import Contract, Effective
 from zerolayer.observe.logs import start_logging
+from zerolayer.serve.devices import claim
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
@@ -25,6 +26,8 @@ def main(effective: Effective, load: Callable[[Contract, Progress], LoadedModel]
     """
     log = effective.contract.log
     start_logging(log.format, log.level, access=log.access)
+    for device in effective.contract.engine.devices:  # one: of several, each has a process of its own
+        claim(device)
     if load is None:
         from zerolayer.model.load import load_model
 

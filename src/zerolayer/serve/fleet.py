@@ -137,11 +137,17 @@ def build_fleet(tenants: Tenants) -> Fleet | None:
     """None for a node that is alone. Raises ``StartupError``."""
     if not tenants.nodes:
         return None
+    return Fleet(tenants.nodes, tenants.node, node_key(tenants))
+
+
+def node_key(tenants: Tenants) -> str:
+    """The key that lets this node in with others; empty where none is named. Raises ``StartupError``."""
+    if not tenants.node_key:
+        return ""
     try:
-        key = Path(tenants.node_key).expanduser().read_text("ascii").strip()
+        return Path(tenants.node_key).expanduser().read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         raise StartupError(
             f"{tenants.node_key} cannot be read. tenants.node_key names a file with a key of `zerolayer keys issue "
             "--tenant NAME --node`."
         ) from None
-    return Fleet(tenants.nodes, tenants.node, key)

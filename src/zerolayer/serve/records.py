@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import zerolayer
 from zerolayer.contract import Contract
@@ -17,6 +17,9 @@ from zerolayer.guard.ledger.audit import Audit, Level, Policy
 from zerolayer.guard.ledger.ledger import Ledger, Rules
 from zerolayer.guard.ledger.place import ledger_folder
 from zerolayer.observe.compute import ComputeMeter
+
+if TYPE_CHECKING:
+    from zerolayer.serve.tracing import Traces
 
 _NS_PER_MS: Final = 1_000_000
 _FULL: Final = "the server cannot write its ledger; the operator must make room on its disk"
@@ -41,7 +44,10 @@ class Records:
         folder = ledger_folder(contract, environ)
         self.ledger = None if folder is None else Ledger(folder, wall_s, _rules(contract))
         self.meter = meter
-        self.books = Books(self.ledger, name, build_audit(contract), meter, access=contract.log.access)
+        self.traces = _traces(contract, environ)
+        self.books = Books(
+            self.ledger, name, build_audit(contract), meter, access=contract.log.access, traces=self.traces
+        )
         self._fsync_ns = contract.ledger.fsync_ms * _NS_PER_MS
         self._helper = helper
         self._bringing: Future[None] | None = None
@@ -62,12 +68,28 @@ class Records:
             bring = ledger.due()
             self._bringing = None if bring is None else self._helper.submit(bring)
 
+    def spans(self) -> dict[str, int]:
+        """Spans by what became of them; empty without a collector."""
+        traces = self.traces
+        return {} if traces is None else {"sent": traces.sent, "dropped": traces.dropped}
+
     def close(self, now_ns: int) -> None:
         """After the last request: what is charged to nobody's record, and everything on the disk."""
         self.meter.rest(now_ns)
         self.books.meter(now_ns, last=True)
         if self.ledger is not None:
             self.ledger.close()
+        if self.traces is not None:
+            self.traces.close()
+
+
+def _traces(contract: Contract, environ: Mapping[str, str]) -> Traces | None:
+    """None where the contract names no collector; an HTTP client is loaded only where it does."""
+    if not contract.traces.endpoint:
+        return None
+    from zerolayer.serve.tracing import build_traces
+
+    return build_traces(contract, environ)
 
 
 def build_audit(contract: Contract) -> Audit:

@@ -29,6 +29,7 @@ from zerolayer.front.supervision import Supervisor
 from zerolayer.guard.answers import AnswerCache
 from zerolayer.guard.deadline.admission import build_admission
 from zerolayer.model.cost import CostTable
+from zerolayer.model.derating import Derating
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs
 from zerolayer.model.recorder import Recorder
@@ -37,10 +38,13 @@ from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, ProgramState
+from zerolayer.observe.memory import GlueMemory
+from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, NodeState, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.guarding import build_guard
+from zerolayer.serve.memory import components
+from zerolayer.serve.nodes import NodeBook
 from zerolayer.serve.records import Records
 from zerolayer.serve.tables import Rooms, Tables
 from zerolayer.serve.viewing import Viewing
@@ -70,7 +74,7 @@ class Server:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(on_loop_exception)
-        self._loaded = loaded
+        self.loaded = loaded
         self._sweep_s = sweep_s
         self._clock_ns = time.monotonic_ns
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
@@ -80,7 +84,10 @@ class Server:
         self._build_engine_side(contract, loaded, watchdog)
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
-        self.pace = Pace(self.guard, self.dispatcher, self.held)
+        self.pace = Pace(self.guard, self.dispatcher, self.held, self._loop, self._clock_ns)
+        self.nodes = NodeBook(
+            contract, loaded.name, self.guard, self.info.slots, Derating.of_process(os.environ), self._helper
+        )
         site = self._build_site(limits, self.metrics, self.glue, contract)
         self.keeping = _build_keeping(contract)
         rooms = Rooms(
@@ -92,10 +99,11 @@ class Server:
             site,
             self._helper,
             self._compiler,
+            self.nodes,
             self.keeping,
         )
         doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
-        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue)
+        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue, self.meter, self.book.budgets)
         self.live = viewing.page(loaded.name, self.info, self._clock_ns)
         self.tables = Tables(rooms, self._clock_ns, self._render_metrics, self.live, doorkeeper)
         self.calls = self.tables.calls
@@ -122,9 +130,9 @@ class Server:
             loaded.engine, self._deliver, self._clock_ns, None, self.programs, self.heartbeat, self.recorder
         )
         self.guard = build_guard(contract, loaded, self.admission, self.cost, self.book.budgets)
-        self.meter = ComputeMeter(self.info.threads, self.info.slots, self._clock_ns())
+        self.meter = ComputeMeter(self.info.threads, self.info.slots + 1, self._clock_ns())  # the draft's, too
         charges = Charges(self.meter, self.cost.chunk_share)
-        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue, charges)
+        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue, charges, self.admission.drafts)
         watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
         self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, self.recorder)
 
@@ -165,15 +173,18 @@ class Server:
 
     def start(self) -> None:
         """Begin to answer."""
-        measure(self._loaded.engine, self.cost, self._clock_ns)
+        measure(self.loaded.engine, self.cost, self._clock_ns)
         self.tables.models.tell("worst_stall_ms", self.worst_stall_ms)
         self.steps.start()
+        self._memory = GlueMemory(components(self._holders()))
         self.entrances.start()
+        self.nodes.start(self.port)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
-        self.guard.close(Unavailable("the server is shutting down; send the request again in a moment"))
+        self.guard.close(self.nodes.leaving())
+        self.nodes.sweep(self._clock_ns())
         self.grpc_health.end()
         self.entrances.drain()
         if not await self._quiet(grace_s):
@@ -184,13 +195,14 @@ class Server:
     async def close(self) -> None:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
         self._sweeper.cancel()
+        self.nodes.close()
         self.entrances.stop()
         await self.entrances.close(_FLUSH_S)
         self.steps.stop()
-        self._loaded.remember()
+        self.loaded.remember()
         self._helper.shutdown(cancel_futures=True)
         self._compiler.shutdown(cancel_futures=True)
-        self._loaded.engine.shutdown()
+        self.loaded.engine.shutdown()
         await asyncio.sleep(0)  # reports and closings that are already on their way
         self.records.close(self._clock_ns())
         self.book.close()
@@ -230,7 +242,7 @@ class Server:
         )
 
     def _load_hint(self) -> bytes:
-        return b"free=%d;next_ms=%d;derate=1.00;epoch=0" % (self.slots.free, self.slots.next_free_ms())
+        return b"free=%d;next_ms=%d%b" % (self.slots.open, self.slots.next_open_ms(), self.nodes.tail)
 
     def _render_metrics(self) -> bytes:
         info, now, ledger = self.info, self._clock_ns(), self.records.ledger
@@ -252,17 +264,38 @@ class Server:
                 accounted_ns=self.meter.wall_ns,
                 compute_ns=self.meter.totals,
                 answers=_answers(self.keeping),
+                spans=self.records.spans(),
                 ledger_records=None if ledger is None else ledger.records,
                 keys=self._key_state(),
+                memory=self._memory.measure(),
+                engine_bytes=info.memory_bytes,
+                node=NodeState(self.nodes.derate, self._supervisor.quarantined, self.nodes.counts()),
             )
         )
 
+    def _holders(self) -> dict[str, tuple[object, ...]]:
+        """Where the data of each component begins."""
+        loaded = self.loaded
+        return {
+            "connections": (self.entrances.connections, self.entrances.admin_connections),
+            "requests": (self.dispatcher, self.held),
+            "calendar": (self.admission,),
+            "budgets": (self.book.budgets,),
+            "keys": (None if self.keyring is None else self.keyring.authenticator,),
+            "answers": (None if self.keeping is None else self.keeping.cache,),
+            "ledger": (self.records.ledger,),
+            "programs": (self.programs, self.cost),
+            "recorder": (self.recorder,),
+            "metrics": (self.metrics, self.meter, self.live),
+            "text": (loaded.vocabulary, loaded.encoder, loaded.template, loaded.grammars),
+            "tables": (self.tables,),
+        }
+
     def _key_state(self) -> KeyState:
-        limited = self.book.budgets.refused
         if self.keyring is None:
-            return KeyState(limited=limited)
+            return KeyState()
         counts = self.keyring.authenticator.counts
-        return KeyState(counts.hits, counts.misses, counts.verified, limited)
+        return KeyState(counts.hits, counts.misses, counts.verified)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""
@@ -276,6 +309,7 @@ class Server:
             self.keyring.look()
         self.book.sweep(now)
         self.live.sweep(now)
+        self.nodes.sweep(now)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from zerolayer.contract import Contract
 from zerolayer.front.anthropic import Messages
 from zerolayer.front.anthropic_form import MessageAnswers
 from zerolayer.front.bodies import body_limits, request_decoder
+from zerolayer.front.bookings import Bookings
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.description import Description
 from zerolayer.front.dispatch import Dispatcher
@@ -30,6 +32,7 @@ from zerolayer.front.leases import ADMIN_PATH as ADMIN_LEASES
 from zerolayer.front.leases import PATH as LEASES
 from zerolayer.front.leases import Leases
 from zerolayer.front.live import LivePage
+from zerolayer.front.nodes import Nodes
 from zerolayer.front.responses import ResponseAnswers, Responses
 from zerolayer.front.routes import Routes
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
@@ -38,6 +41,7 @@ from zerolayer.front.site import Site
 from zerolayer.front.transcript import Transcripts
 from zerolayer.guard.guard import Guard
 from zerolayer.serve.entrances import Routers
+from zerolayer.serve.nodes import NodeBook
 from zerolayer.text.vocabulary_file import pack
 from zerolayer.wire.openapi import openapi_document
 
@@ -57,6 +61,7 @@ class Rooms:
     site: Site
     helper: Executor
     compiler: Executor
+    nodes: NodeBook
     keeping: Keeping | None = None
 
 
@@ -76,11 +81,11 @@ class Tables:
     ) -> None:
         self._rooms = rooms
         self._doorkeeper = doorkeeper
-        self._limits = body_limits(rooms.contract)
+        self._limits = body_limits(rooms.contract, partial(rooms.site.metrics.limited, action="clamped"))
         self.models = self._build_models()
         self._transcripts = Transcripts(rooms.loaded.vocabulary, rooms.loaded.tool_format)
         guard = rooms.guard
-        health = Health(guard)
+        health = Health(guard, lambda: rooms.nodes.own)
         self.grpc_health = GrpcHealth(lambda: guard.closed, frozenset({SERVICE}))
         counter = TokenCounter(guard, self._limits, rooms.helper)
         self.calls = Calls(self._methods(counter), clock_ns, rooms.site.limits.body_bytes)
@@ -94,12 +99,23 @@ class Tables:
         inference = self._inference(HttpFraming(), counter)
         rooms, transcripts = self._rooms, self._transcripts
         served = rooms.guard.names.served
-        messages = Messages(self._generator(MessageAnswers(served, transcripts)), counter)
+        answered = MessageAnswers(served, transcripts, rooms.guard.reader.shape.slot_tokens)
+        messages = Messages(self._generator(answered), counter)
         answers = ResponseAnswers(rooms.site.wall_s, served, rooms.loaded.vocabulary, transcripts)
         responses = Responses(self._generator(answers), counter)
         description = Description(openapi_document(rooms.site.version, self._limits, _nameable(rooms.guard)))
+        nodes = Nodes(rooms.nodes.body, rooms.nodes.announced, keyed=self._doorkeeper is not None)
         return service_table(
-            self._generator(), messages, responses, inference, counter, self.models, health, description
+            self._generator(),
+            messages,
+            responses,
+            inference,
+            counter,
+            self.models,
+            health,
+            description,
+            Bookings(rooms.guard.admission),
+            nodes,
         )
 
     def _methods(self, counter: TokenCounter) -> dict[str, Method]:
@@ -122,7 +138,8 @@ class Tables:
     def _inference(self, framing: Framing, counter: TokenCounter) -> Inference:
         rooms = self._rooms
         schema = self._generator(SchemaAnswers(framing, rooms.loaded.vocabulary))
-        return Inference(schema, framing, request_decoder(rooms.contract), counter, rooms.guard)
+        decoder = request_decoder(rooms.contract, self._limits)
+        return Inference(schema, framing, decoder, counter, rooms.guard, self.models.etag)
 
     def _generator(self, answer: Answer | None = None) -> Generator:
         rooms = self._rooms

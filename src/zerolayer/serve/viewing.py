@@ -8,26 +8,40 @@ from pathlib import Path
 import zerolayer
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.live import LivePage
+from zerolayer.guard.budget.budgets import Budgets
+from zerolayer.guard.budget.standing import Standing
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.engine import EngineInfo
 from zerolayer.model.program import FULL
 from zerolayer.observe import live
+from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.live import BookingView, Moment, Service, SlotView, Totals
 from zerolayer.observe.metrics import Metrics
 
 _NS_PER_MS = 1_000_000
+_BUDGETS = 12  # as many as a page has room for
 _FILES = Path(live.__file__).with_name("page")
 
 
 class Viewing:
     """Snapshots of one server; called on the loop, times are monotonic nanoseconds."""
 
-    def __init__(self, calendar: Calendar, dispatcher: Dispatcher, metrics: Metrics, glue: GlueMeter) -> None:
+    def __init__(
+        self,
+        calendar: Calendar,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        glue: GlueMeter,
+        meter: ComputeMeter,
+        budgets: Budgets,
+    ) -> None:
         self._calendar = calendar
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._glue = glue
+        self._meter = meter
+        self._budgets = budgets
 
     def page(self, name: str, info: EngineInfo, clock_ns: Callable[[], int]) -> LivePage:
         """The page of a service of this ``name``."""
@@ -42,10 +56,13 @@ class Viewing:
             bounds_s=self._metrics.bounds_s(),
         )
         files = {path.name: path.read_bytes() for path in _FILES.iterdir()}
-        return LivePage(files, service, lambda: self._totals(clock_ns()), self._moment)
+        return LivePage(files, service, lambda: self._totals(clock_ns()), self._moment, self._fullest)
 
     def _totals(self, now_ns: int) -> Totals:
-        return self._metrics.totals(self._glue.busy_ns(now_ns), self._glue.arithmetic_ns)
+        return self._metrics.totals(self._glue.busy_ns(now_ns), self._glue.arithmetic_ns, self._meter.totals)
+
+    def _fullest(self) -> list[Standing]:
+        return self._budgets.fullest(_BUDGETS)
 
     def _moment(self, now_ns: int) -> Moment:
         calendar = self._calendar

@@ -39,9 +39,7 @@ _LIMITS: Final = llguidance.LLParserLimits(
 _UNKNOWN: Final = re.compile(r"Unimplemented keys: \[([^\]]*)\]")
 # What may be quoted of a refusal; everything else in it is the client's or the library's.
 _KEYWORDS: Final = frozenset({
-    "uniqueItems", "contains", "minContains", "maxContains", "not", "if", "then", "else", "dependentRequired",
-    "dependentSchemas", "dependencies", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "$anchor",
-    "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "contentEncoding", "contentMediaType", "contentSchema",
+    "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "minContains", "maxContains", "then", "else",
 })  # fmt: skip
 
 Matcher = llguidance.LLMatcher
@@ -179,12 +177,14 @@ def _why(message: str) -> str:
         names = sorted(set(re.findall(r'"([^"]+)"', unknown[1])) & _KEYWORDS)
         if names:
             return f"this service does not know {', '.join(names)}"
+    if "min/maxProperties" in message:
+        return "'minProperties' and 'maxProperties' can be kept only beside all the 'properties' that they count"
     if "oneOf" in message:
         return "the cases of a oneOf are not told apart by a constant; use anyOf"
     if "regex parse error" in message:
-        return "a pattern in it is no regular expression that can be kept (look-around and back references cannot)"
+        return "'pattern' in it is no regular expression that can be kept; leave look-around and back references out"
     if "nsatisfiable" in message:
-        return "nothing satisfies it"
+        return "nothing satisfies it, or nothing that can be kept (of oneOf, not and if some cases cannot)"
     if "$ref" in message or "Pointer" in message:
         return "a '$ref' in it points nowhere"
     if "too large" in message or "limit" in message or "too complex" in message or "fuel" in message:

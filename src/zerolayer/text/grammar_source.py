@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from zerolayer.text.json_schema import SchemaRefused, read_schema
+from zerolayer.text.json_schema_keywords import plain
 from zerolayer.text.tool_format import ToolFormat
 from zerolayer.wire.schema import OutputFormat, Request, Tool, ToolMode
 
 _SPACING: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-_COMBINING: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf", "enum", "const", "type"})
 _ANY_OBJECT: Final = b'{"type": "object"}'
 _NO_ARGUMENTS: Final = b'{"type": "object", "additionalProperties": false}'
 
@@ -72,17 +72,18 @@ def parts(request: Request) -> list[tuple[str, str]]:
     What nothing can satisfy is found at its beginning, which inside of a call is far from the beginning.
     """
     forced = request.tool_choice.mode is ToolMode.REQUIRED
-    schemas = [tool.parameters for tool in callable_tools(request) if tool.parameters and (forced or tool.strict)]
-    return [("tools", f"start: value\nvalue: {_json(_read('tools', schema))}") for schema in schemas]
+    tools = [tool for tool in callable_tools(request) if tool.parameters and (forced or tool.strict)]
+    schemas = [_read("tools", tool.parameters, strict=tool.strict) for tool in tools]
+    return [("tools", f"start: value\nvalue: {_json(schema)}") for schema in schemas]
 
 
 def _value(output: OutputFormat) -> str:
     return _json(_read(output.param, output.schema or _ANY_OBJECT))
 
 
-def _read(param: str, text: bytes) -> dict[str, Any]:
+def _read(param: str, text: bytes, *, strict: bool = True) -> dict[str, Any]:
     try:
-        return read_schema(text)
+        return plain(read_schema(text), strict=strict)
     except SchemaRefused as refused:
         raise PlaceRefused(param, str(refused)) from None
 
@@ -145,8 +146,8 @@ class _Calls:
 
     def _arguments(self, tool: Tool) -> str:
         exact = self._exact or tool.strict
-        schema = _read("tools", (tool.parameters or _NO_ARGUMENTS) if exact else _ANY_OBJECT)
-        if not _COMBINING & schema.keys():
+        schema = _read("tools", (tool.parameters or _NO_ARGUMENTS) if exact else _ANY_OBJECT, strict=tool.strict)
+        if "object" in schema.get("type", ["object"]):  # arguments are an object, whatever else a schema lets pass
             schema["type"] = "object"
         return _json(schema)
 

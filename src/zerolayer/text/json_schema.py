@@ -1,13 +1,14 @@
 """JSON schemas from strangers: looked through and tidied before they are compiled, so that every cost is bounded.
 
-Source: https://json-schema.org/draft/2020-12/json-schema-core and -validation. What an answer can be held to is the
-compiler's to say (``grammar``); here are the limits that it does not have, and what would make it refuse what the
-standard takes for a mere remark.
+Source: https://json-schema.org/draft/2020-12/json-schema-core and -validation, and draft 7 where it differs. What an
+answer can be held to is the compiler's to say (``grammar``); here are the limits that it does not have, and what would
+make it refuse what the standard takes for a mere remark. ``json_schema_keywords`` says in its words what it lacks.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
@@ -20,10 +21,23 @@ MAX_PATTERN: Final = 512  # characters of a regular expression
 FORMATS: Final = frozenset(
     "date-time time date duration email hostname ipv4 ipv6 uuid uri".split()  # noqa: SIM905 - a list is no easier to read
 )
-_MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+ANNOTATIONS: Final = frozenset({"$schema", "$id", "id", "$defs", "definitions", "$vocabulary", "discriminator",
+                                "readOnly", "writeOnly", "deprecated", "nullable"})  # fmt: skip
+"""Members that hold no value to anything, but say something about the schema itself."""
+_TYPES: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+_MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_SCHEMAS: Final = frozenset({"items", "additionalItems", "additionalProperties"})
-_REMARKS: Final = frozenset({"default", "examples", "example", "title", "description", "$comment", "x-guidance"})
+_SCHEMAS: Final = frozenset({
+    "items", "additionalItems", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
+    "unevaluatedItems", "unevaluatedProperties",
+})  # fmt: skip
+_COUNTS: Final = frozenset({
+    "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains",
+})  # fmt: skip
+_REMARKS: Final = frozenset({
+    "default", "examples", "example", "title", "description", "$comment", "x-guidance", "contentEncoding",
+    "contentMediaType", "contentSchema",
+})  # fmt: skip
 
 Schema = dict[str, Any] | bool
 
@@ -38,7 +52,7 @@ def read_schema(text: bytes) -> dict[str, Any]:
         given = msgspec.json.decode(text)
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
         raise SchemaRefused("it is not valid JSON, or nested too deeply") from None
-    schema = _Reader().schema(given, 0)
+    schema = _Reader(given).schema(given, 0)
     if isinstance(schema, bool):
         if not schema:
             raise SchemaRefused("it allows nothing")
@@ -49,7 +63,9 @@ def read_schema(text: bytes) -> dict[str, Any]:
 class _Reader:
     """One pass over one schema, which counts what it meets."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: object) -> None:
+        identity = root.get("$id", root.get("id")) if isinstance(root, dict) else None
+        self._base = identity.removesuffix("#") if isinstance(identity, str) else ""
         self._nodes = 0
 
     def schema(self, given: object, depth: int) -> Schema:
@@ -63,12 +79,13 @@ class _Reader:
         for keyword, value in given.items():
             if keyword not in _REMARKS:
                 kept[keyword] = self._keyword(keyword, value, depth + 1)
-        given_format = kept.get("format")
-        if not (isinstance(given_format, str) and given_format in FORMATS):
-            kept.pop("format", None)
+        if kept.get("format", "date") not in FORMATS:
+            kept.pop("format")
+        _modernise(kept)
         return kept
 
     def _keyword(self, keyword: str, value: object, depth: int) -> object:
+        _check(keyword, value)
         if keyword in _MAPS and isinstance(value, dict):
             if len(value) > MAX_PROPERTIES:
                 raise SchemaRefused(f"'{keyword}' of one object has more than {MAX_PROPERTIES} entries")
@@ -76,15 +93,30 @@ class _Reader:
                 for pattern in value:
                     _check_pattern(pattern)
             return {name: self.schema(inner, depth + 1) for name, inner in value.items()}
-        if keyword in _LISTS and isinstance(value, list):
+        if isinstance(value, list) and (keyword in _LISTS or keyword == "items"):
             return [self.schema(inner, depth + 1) for inner in value]
+        if keyword == "dependencies" and isinstance(value, dict):
+            return {name: self._dependency(inner, depth + 1) for name, inner in value.items()}
         if keyword in _SCHEMAS:
             return self.schema(value, depth)
-        if keyword == "$ref" and not (isinstance(value, str) and value.startswith("#")):
-            raise SchemaRefused("'$ref' must point into the schema itself (#/...)")
+        if keyword == "$ref":
+            return self._reference(value)
         if keyword == "pattern" and isinstance(value, str):
             _check_pattern(value)
         return self._value(value, depth)
+
+    def _dependency(self, value: object, depth: int) -> object:
+        if isinstance(value, list):
+            _check("required", value)
+            return self._value(value, depth)
+        return self.schema(value, depth)
+
+    def _reference(self, value: object) -> str:
+        if isinstance(value, str):
+            inside = value.removeprefix(self._base)
+            if inside.startswith("#"):
+                return inside
+        raise SchemaRefused("'$ref' must point into the schema itself (#/...)")
 
     def _value(self, value: object, depth: int) -> object:
         self._meet(depth)
@@ -104,6 +136,89 @@ class _Reader:
             raise SchemaRefused(f"it has more than {MAX_NODES} parts")
 
 
+def _modernise(schema: dict[str, Any]) -> None:
+    """Says what older drafts say in the words of 2020-12."""
+    further = schema.pop("additionalItems", None)  # without a list of items it has no meaning
+    if isinstance(schema.get("items"), list):
+        schema["prefixItems"] = schema.pop("items")
+        if further is not None:
+            schema["items"] = further
+    for strict, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(schema.get(strict), bool):
+            excluded = schema.pop(strict)
+            if excluded and bound in schema:
+                schema[strict] = schema.pop(bound)
+    for keyword in _COUNTS & schema.keys():
+        schema[keyword] = int(schema[keyword])
+
+
 def _check_pattern(pattern: str) -> None:
     if len(pattern) > MAX_PATTERN:
         raise SchemaRefused(f"a pattern in it has more than {MAX_PATTERN} characters")
+
+
+def _check(keyword: str, value: object) -> None:
+    """Whether the value of a keyword is of the keyword's type."""
+    wanted = _SHAPES.get(keyword)
+    if wanted is not None and not wanted(value):
+        raise SchemaRefused(f"the value of '{keyword}' in it is none that this keyword can have")
+
+
+def _is_count(value: object) -> bool:
+    return _is_number(value) and value >= 0 and value == int(value)  # 2.0 too, as the standard has it
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_bound(value: object) -> bool:
+    return isinstance(value, int | float)  # true and false as well: drafts before 6
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _is_type(value: object) -> bool:
+    named = value if isinstance(value, list) else [value]
+    return bool(named) and all(isinstance(name, str) and name in _TYPES for name in named)
+
+
+def _is_divisor(value: object) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _is_dependencies(value: object) -> bool:
+    return isinstance(value, dict) and all(_is_texts(names) for names in value.values())
+
+
+_SHAPES: Final[dict[str, Callable[[object], bool]]] = {
+    **dict.fromkeys(_MAPS | {"dependencies"}, _is_object),
+    **dict.fromkeys(_LISTS | {"enum"}, _is_list),
+    **dict.fromkeys(_COUNTS, _is_count),
+    **dict.fromkeys(("minimum", "maximum"), _is_number),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), _is_bound),
+    **dict.fromkeys(("pattern", "format"), _is_text),
+    "uniqueItems": _is_flag,
+    "required": _is_texts,
+    "type": _is_type,
+    "multipleOf": _is_divisor,
+    "dependentRequired": _is_dependencies,
+}  # fmt: skip

@@ -78,9 +78,9 @@ def _request(fields: MessagesBody, limits: BodyLimits) -> Request:
     )
 
 
-def _within(param: str, value: float, low: float, high: float) -> None:
+def _within(param: str, value: float, low: float, high: float, *, limit: str = "") -> None:
     if not low <= value <= high:
-        raise InvalidRequest(f"'{param}' must be between {low:g} and {high:g}.", param=param)
+        raise InvalidRequest(f"'{param}' must be between {low:g} and {high:g}.", param=param, limit=limit)
 
 
 def _check_ignored(fields: MessagesBody) -> None:
@@ -107,11 +107,14 @@ def _check_thinking(thinking: Thinking, max_tokens: int | None) -> None:
 
 
 def _max_tokens(given: int | None, limits: BodyLimits) -> int | None:
+    """At most the contract's: here the member is no wish but a bound, and clients send that of the model they know."""
     if given is None:
         return None
-    if given < 1 or (limits.outside == "refuse" and given > limits.max_tokens):
-        raise InvalidRequest(f"'max_tokens' must be between 1 and {limits.max_tokens}.", param="max_tokens")
-    return min(given, limits.max_tokens)
+    if not 1 <= given <= _INT32_MAX:
+        raise InvalidRequest(
+            f"'max_tokens' must be between 1 and {_INT32_MAX}.", param="max_tokens", limit="max_tokens"
+        )
+    return limits.moved("max_tokens", given, 1, limits.max_tokens)
 
 
 def _sampling(fields: MessagesBody, limits: BodyLimits) -> Sampling:
@@ -133,13 +136,15 @@ def _temperature(given: float | None, limits: BodyLimits) -> float:
         return min(max(1.0, low), high)
     _within("temperature", given, 0, _HOTTEST)
     if limits.outside == "refuse":
-        _within("temperature", given, low, high)
-    return min(max(given, low), high)
+        _within("temperature", given, low, high, limit="temperature")
+    return limits.moved("temperature", given, low, high)
 
 
 def _stop(given: list[str], limits: BodyLimits) -> tuple[str, ...]:
     if len(given) > limits.stop:
-        raise InvalidRequest(f"'stop_sequences' must have at most {limits.stop} strings.", param="stop_sequences")
+        raise InvalidRequest(
+            f"'stop_sequences' must have at most {limits.stop} strings.", param="stop_sequences", limit="stop"
+        )
     for text in given:
         if not 1 <= len(text) <= limits.stop_chars:
             raise InvalidRequest(
@@ -151,7 +156,7 @@ def _stop(given: list[str], limits: BodyLimits) -> tuple[str, ...]:
 
 def _tools(given: list[ToolFields], limits: BodyLimits) -> tuple[Tool, ...]:
     if len(given) > limits.tools:
-        raise InvalidRequest(f"'tools' must have at most {limits.tools} tools.", param="tools")
+        raise InvalidRequest(f"'tools' must have at most {limits.tools} tools.", param="tools", limit="tools")
     tools = [_tool(fields, f"tools[{index}]") for index, fields in enumerate(given)]
     return check_tools(tools, limits, [f"tools[{index}]" for index in range(len(tools))], name_chars=_NAME_CHARS)
 

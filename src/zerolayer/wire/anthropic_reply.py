@@ -67,6 +67,7 @@ class _Count(msgspec.Struct):
 
 class _Details(msgspec.Struct):
     error_code: str
+    help: str
 
 
 class _Error(msgspec.Struct, omit_defaults=True):
@@ -140,7 +141,9 @@ def error_body(error: ZerolayerError, request_id: str) -> bytes:
     status = error_status(error)
     kind = _KINDS.get(status) or ("invalid_request_error" if status < 500 else "api_error")
     retry_after_ms = error.retry_after_ms if isinstance(error, RetryLater) else None
-    return _encode(_ErrorReply(_Error(kind, error.message, _Details(error.code), retry_after_ms), request_id))
+    return _encode(
+        _ErrorReply(_Error(kind, error.message, _Details(error.code, error.help), retry_after_ms), request_id)
+    )
 
 
 def models_page(cards: Sequence[ModelCard], *, max_tokens: int, has_more: bool) -> bytes:

@@ -30,7 +30,9 @@ def conversation(
     if not turns:
         raise InvalidRequest("'messages' is missing or empty; send at least one message.", param="messages")
     if len(turns) > limits.json_messages:
-        raise InvalidRequest(f"'messages' must have at most {limits.json_messages} messages.", param="messages")
+        raise InvalidRequest(
+            f"'messages' must have at most {limits.json_messages} messages.", param="messages", limit="json_messages"
+        )
     reader = _Reader()
     if system:
         reader.system(system, "system")

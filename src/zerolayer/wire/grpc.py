@@ -37,7 +37,6 @@ _UNIT_NS: Final = {
     b"n": 1,
 }
 _NOT_PLAIN: Final = re.compile(rb"[^\x20-\x24\x26-\x7e]")
-_AWAY_MS: Final = 1000
 _ONE: Final = "this method takes exactly one message"
 PARTIAL: Final = "the call ends within a message"
 
@@ -125,12 +124,13 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     trailers = (
         (b"grpc-status", b"%d" % error.grpc_code),
         (b"grpc-message", percent_encoded(error.message)),
+        (b"zl-help", error.help.encode("ascii")),
     )
+    if isinstance(error, Unavailable):
+        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
     if isinstance(error, RetryLater):
         ticket = () if error.ticket is None else ((b"zl-ticket", error.ticket.encode("ascii")),)
         return (*trailers, *ticket, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
     if isinstance(error, (BeyondHorizon, BudgetSpent)):
         return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
-    if isinstance(error, Unavailable):  # a server that drains comes back as another process in about that time
-        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % _AWAY_MS))
     return trailers

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 
-from zerolayer.errors import RetryLater
+from zerolayer.errors import RetryLater, Unavailable
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -72,16 +72,22 @@ def server_timing(stages_us: Mapping[str, int]) -> bytes:
     return ", ".join(f"{name};dur={us // 1000}.{us % 1000:03d}" for name, us in stages_us.items()).encode("ascii")
 
 
-def retry_headers(error: RetryLater) -> tuple[tuple[bytes, bytes], ...]:
-    """When to come back: whole milliseconds for the SDKs, whole seconds, rounded up, for proxies; and the ticket."""
+def retry_headers(error: RetryLater | Unavailable) -> tuple[tuple[bytes, bytes], ...]:
+    """When to come back: whole milliseconds for the SDKs, whole seconds, rounded up, for proxies; and where."""
     ms = error.retry_after_ms
-    ticket = () if error.ticket is None else ((b"x-zl-ticket", error.ticket.encode("ascii")),)
     return (
-        *ticket,
+        *_where(error),
         (b"retry-after-ms", b"%d" % ms),
         (b"retry-after", b"%d" % -(-ms // 1000)),
         (b"x-should-retry", b"true"),
     )
+
+
+def _where(error: RetryLater | Unavailable) -> tuple[tuple[bytes, bytes], ...]:
+    """The slot that is kept for the next attempt, or who else would take it."""
+    if isinstance(error, Unavailable):
+        return ((b"x-zl-peers", ",".join(error.peers).encode("ascii")),) if error.peers else ()
+    return () if error.ticket is None else ((b"x-zl-ticket", error.ticket.encode("ascii")),)
 
 
 @lru_cache(1024)

@@ -43,12 +43,12 @@ def decode_chat(body: bytes, limits: BodyLimits) -> Request:
     _refuse_unsupported_chat(fields)
     offered = openai_tools.tools(fields.tools, limits)
     options = stream_options(fields)
-    return Request(
+    request = Request(
         route=Route.CHAT,
         model=_model(fields),
         messages=_messages(fields.messages, limits),
         sampling=sampling(fields, limits, _chat_logprobs(fields, limits)),
-        max_tokens=max_tokens(fields, limits),
+        max_tokens=max_tokens(fields, limits, least=0),
         stop=stop(fields.stop, limits),
         stream=fields.stream is True,
         include_usage=options.include_usage is True,
@@ -62,6 +62,12 @@ def decode_chat(body: bytes, limits: BodyLimits) -> Request:
         parallel_tool_calls=fields.parallel_tool_calls is not False,
         output=openai_tools.output(fields.response_format, limits),
     )
+    if request.max_tokens == 0 and not request.fills_cache:
+        raise InvalidRequest(
+            "'max_tokens' 0 asks for no answer, only that the prompt be read; leave out 'n' and 'response_format'.",
+            param="max_tokens",
+        )
+    return request
 
 
 def decode_completion(body: bytes, limits: BodyLimits) -> Request:
@@ -70,7 +76,7 @@ def decode_completion(body: bytes, limits: BodyLimits) -> Request:
     _refuse_unsupported_completion(fields)
     top_logprobs = fields.logprobs
     if top_logprobs is not None:
-        within("logprobs", top_logprobs, 0, limits.top_logprobs)
+        within("logprobs", top_logprobs, 0, limits.top_logprobs, limit="top_logprobs")
     first, *further = prompts(fields.prompt)
     options = stream_options(fields)
     return Request(
@@ -124,7 +130,9 @@ def _messages(given: list[ChatMessage] | None, limits: BodyLimits) -> tuple[Mess
     if not given:
         raise InvalidRequest("'messages' is missing or empty; send at least one message.", param="messages")
     if len(given) > limits.json_messages:
-        raise InvalidRequest(f"'messages' must have at most {limits.json_messages} messages.", param="messages")
+        raise InvalidRequest(
+            f"'messages' must have at most {limits.json_messages} messages.", param="messages", limit="json_messages"
+        )
     names: dict[str, str] = {}  # of called tools, by the ids of the calls
     return tuple([_message(message, f"messages[{index}]", names) for index, message in enumerate(given)])
 
@@ -180,5 +188,5 @@ def _chat_logprobs(fields: ChatBody, limits: BodyLimits) -> int | None:
         return None
     if top is None:
         return 0
-    within("top_logprobs", top, 0, limits.top_logprobs)
+    within("top_logprobs", top, 0, limits.top_logprobs, limit="top_logprobs")
     return top

@@ -18,10 +18,10 @@ _LEAST_BIAS, _MOST_BIAS = -100.0, 100.0
 _TIERS = {"auto": Tier.DEFAULT, "default": Tier.DEFAULT, "flex": Tier.FLEX, "priority": Tier.PRIORITY}
 
 
-def within(param: str, value: float, low: float, high: float) -> None:
-    """Refuse a number out of its range."""
+def within(param: str, value: float, low: float, high: float, *, limit: str = "") -> None:
+    """Refuse a number out of its range, which ``limit`` of the contract may have set."""
     if not low <= value <= high:
-        raise InvalidRequest(f"'{param}' must be between {low:g} and {high:g}.", param=param)
+        raise InvalidRequest(f"'{param}' must be between {low:g} and {high:g}.", param=param, limit=limit)
 
 
 def unsupported(param: str, remedy: str) -> InvalidRequest:
@@ -68,8 +68,10 @@ def temperature(given: float | None, limits: BodyLimits) -> float:
     if given is None:
         return min(max(1.0, low), high)
     if given < 0 or (limits.outside == "refuse" and not low <= given <= high):
-        raise InvalidRequest(f"'temperature' must be between {low:g} and {high:g}.", param="temperature")
-    return min(max(given, low), high)
+        raise InvalidRequest(
+            f"'temperature' must be between {low:g} and {high:g}.", param="temperature", limit="temperature"
+        )
+    return limits.moved("temperature", given, low, high)
 
 
 def nucleus(top_p: float | None) -> float:
@@ -84,12 +86,15 @@ def answers(n: int | None, prompts: int, limits: BodyLimits) -> int:
     if n is None:
         n = 1
     if not 1 <= n <= limits.n:
-        raise InvalidRequest(f"'n' must be between 1 and {limits.n}; send several requests for more.", param="n")
+        raise InvalidRequest(
+            f"'n' must be between 1 and {limits.n}; send several requests for more.", param="n", limit="n"
+        )
     if n * prompts > limits.n:
         raise InvalidRequest(
             f"'prompt' asks for {n * prompts} answers at once, and at most {limits.n} are given; "
             "send several requests with fewer prompts each.",
             param="prompt",
+            limit="n",
         )
     return n
 
@@ -108,8 +113,10 @@ def longest(param: str, given: int | None, limits: BodyLimits, least: int = 1) -
     if given is None:
         return None
     if given < least or (limits.outside == "refuse" and given > limits.max_tokens):
-        raise InvalidRequest(f"'{param}' must be between {least} and {limits.max_tokens}.", param=param)
-    return min(given, limits.max_tokens)
+        raise InvalidRequest(
+            f"'{param}' must be between {least} and {limits.max_tokens}.", param=param, limit="max_tokens"
+        )
+    return limits.moved("max_tokens", given, least, limits.max_tokens)
 
 
 def stop(given: str | list[str] | None, limits: BodyLimits) -> tuple[str, ...]:
@@ -118,7 +125,7 @@ def stop(given: str | list[str] | None, limits: BodyLimits) -> tuple[str, ...]:
         return ()
     stops = (given,) if isinstance(given, str) else tuple(given)
     if len(stops) > limits.stop:
-        raise InvalidRequest(f"'stop' must have at most {limits.stop} strings.", param="stop")
+        raise InvalidRequest(f"'stop' must have at most {limits.stop} strings.", param="stop", limit="stop")
     for text in stops:
         if not 1 <= len(text) <= limits.stop_chars:
             raise InvalidRequest(f"Each string of 'stop' must have 1 to {limits.stop_chars} characters.", param="stop")

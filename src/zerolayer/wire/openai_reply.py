@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from zerolayer.errors import RetryLater, ZerolayerError
+from zerolayer.errors import HELP, RetryLater, ZerolayerError
 from zerolayer.wire.schema import Account, FinishReason, Route, ToolCall, Usage
 
 FINGERPRINT = "fp_zerolayer"
@@ -48,6 +48,7 @@ class _Error(msgspec.Struct):
     type: str
     param: str | None
     code: str
+    help: str
 
 
 class _PromptDetails(msgspec.Struct):
@@ -160,17 +161,17 @@ def usage_member(usage: Usage) -> bytes:
 
 
 def error_body(error: ZerolayerError) -> bytes:
-    """``{"error": {...}}``; a refusal for lack of slots also says ``retry_after_ms``."""
+    """``{"error": {...}}``; a refusal that passes also says ``retry_after_ms``."""
     if isinstance(error, RetryLater):
         return (b"%d" % error.retry_after_ms).join(_later_parts(error.template, error.kind, error.code))
-    member = _Error(error.message, error.kind, error.param, error.code)
+    member = _Error(error.message, error.kind, error.param, error.code, error.help)
     return b'{"error":' + msgspec.json.encode(member) + b"}"
 
 
 @lru_cache(64)
 def _later_parts(template: str, kind: str, code: str) -> tuple[bytes, ...]:
     """The bytes before, between and after the places where the milliseconds stand: under load this is most replies."""
-    member = _Error(template, kind, None, code)
+    member = _Error(template, kind, None, code, HELP + code)
     head, _, tail = (b'{"error":' + msgspec.json.encode(member) + b"}").rpartition(b"}}")
     return (*(head + b',"retry_after_ms":').split(b"{ms}"), b"}}" + tail)
 

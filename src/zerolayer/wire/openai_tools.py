@@ -33,7 +33,7 @@ def tools(given: Sequence[GivenTool] | None, limits: BodyLimits) -> tuple[Tool, 
     if not given:
         return ()
     if len(given) > limits.tools:
-        raise InvalidRequest(f"'tools' must have at most {limits.tools} tools.", param="tools")
+        raise InvalidRequest(f"'tools' must have at most {limits.tools} tools.", param="tools", limit="tools")
     read = [_tool(one, f"tools[{at}]") for at, one in enumerate(given)]
     return check_tools(read, limits, [f"tools[{at}].function" for at in range(len(read))])
 

@@ -52,8 +52,10 @@ PATHS: Final[Mapping[str, tuple[Operation, ...]]] = {
         Operation("post", "Count the tokens of a prompt", ChatBody, (_JSON, _PROTOBUF), (_JSON, _PROTOBUF)),
     ),
     "/v1/generate": (Operation("post", "Generate, in the fixed schema", reply=(_PROTOBUF,), media=(_PROTOBUF,)),),
+    "/v1/bookings/{id}": (Operation("delete", "Give a promised start back", always=204),),
     "/v1/models": (Operation("get", "The names that a request may use"),),
     "/v1/models/{id}": (Operation("get", "One of the names"),),
+    "/v1/nodes": (Operation("get", "The nodes that this one knows, and how each is"),),
     "/livez": (Operation("get", "The process answers"),),
     "/readyz": (Operation("get", "The service takes work"),),
     "/health": (Operation("get", "The same as /readyz"),),
@@ -96,6 +98,7 @@ _ERROR: Final = {
                 "type": {"type": "string"},
                 "param": {"type": ["string", "null"]},
                 "code": {"type": "string"},
+                "help": {"type": "string"},
                 "retry_after_ms": {"type": "integer", "minimum": 1},
             },
         }
@@ -113,7 +116,10 @@ _ANTHROPIC_ERROR: Final = {
             "properties": {
                 "type": {"type": "string"},
                 "message": {"type": "string"},
-                "details": {"type": "object", "properties": {"error_code": {"type": "string"}}},
+                "details": {
+                    "type": "object",
+                    "properties": {"error_code": {"type": "string"}, "help": {"type": "string"}},
+                },
                 "retry_after_ms": {"type": "integer", "minimum": 1},
             },
         },
@@ -142,6 +148,8 @@ def _operation(path: str, operation: Operation) -> dict[str, Any]:
     }
     if operation.always == 200:
         described["responses"]["200"] = {"description": "The answer", "content": _content(operation.reply, None)}
+    if operation.always == 204:
+        described["responses"]["204"] = {"description": "Done, or there was nothing to do"}
     if operation.method == "post" and operation.always == 200:
         body = {} if operation.body is None else _ref(operation.body.__name__)
         described["requestBody"] = {"required": True, "content": _content(operation.media, body)}
@@ -193,4 +201,4 @@ def _widen_messages(members: dict[str, Any]) -> None:
     members["temperature"].update({"minimum": 0, "maximum": min(1, hottest)})
     members["top_p"] = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}], "default": None}
     members["top_k"].update({"minimum": 0})
-    members["max_tokens"].update({"minimum": 1})
+    members["max_tokens"].update({"minimum": 1, "maximum": 2**31 - 1})

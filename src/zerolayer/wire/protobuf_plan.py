@@ -108,7 +108,7 @@ def _sampling(fields: Fields, limits: BodyLimits, programs: Mapping[str, Samplin
     top_p = _within(fields, _TOP_P, "top_p", SCALE, low=1) if _TOP_P in fields else round(prepared.top_p * SCALE)
     top_logprobs = None
     if _TOP_LOGPROBS in fields:
-        top_logprobs = _within(fields, _TOP_LOGPROBS, "top_logprobs", limits.top_logprobs)
+        top_logprobs = _within(fields, _TOP_LOGPROBS, "top_logprobs", limits.top_logprobs, limit="top_logprobs")
     return Sampling(
         temperature=prepared.temperature if program else _temperature(fields, limits),
         top_p=top_p / SCALE,
@@ -122,10 +122,10 @@ def _sampling(fields: Fields, limits: BodyLimits, programs: Mapping[str, Samplin
     )
 
 
-def _within(fields: Fields, tag: int, param: str, high: int, low: int = 0) -> int:
+def _within(fields: Fields, tag: int, param: str, high: int, low: int = 0, *, limit: str = "") -> int:
     value = cast(int, fields.get(tag, 0))
     if not low <= value <= high:
-        raise InvalidRequest(f"'{param}' must be between {low} and {high}.", param=param)
+        raise InvalidRequest(f"'{param}' must be between {low} and {high}.", param=param, limit=limit)
     return value
 
 
@@ -144,20 +144,24 @@ def _temperature(fields: Fields, limits: BodyLimits) -> float:
     given = cast(int, fields[_TEMPERATURE]) / SCALE
     if limits.outside == "refuse" and not low <= given <= high:
         raise InvalidRequest(
-            f"'temperature' must be between {low * SCALE:.0f} and {high * SCALE:.0f}.", param="temperature"
+            f"'temperature' must be between {low * SCALE:.0f} and {high * SCALE:.0f}.",
+            param="temperature",
+            limit="temperature",
         )
-    return min(max(given, low), high)
+    return limits.moved("temperature", given, low, high)
 
 
 def _max_tokens(given: int, limits: BodyLimits) -> int | None:
     if limits.outside == "refuse" and given > limits.max_tokens:
-        raise InvalidRequest(f"'max_tokens' must be between 1 and {limits.max_tokens}.", param="max_tokens")
-    return min(given, limits.max_tokens) or None
+        raise InvalidRequest(
+            f"'max_tokens' must be between 1 and {limits.max_tokens}.", param="max_tokens", limit="max_tokens"
+        )
+    return limits.moved("max_tokens", given, 0, limits.max_tokens) or None
 
 
 def _stop(given: list[bytes], limits: BodyLimits) -> tuple[str, ...]:
     if len(given) > limits.stop:
-        raise InvalidRequest(f"'stop' must have at most {limits.stop} strings.", param="stop")
+        raise InvalidRequest(f"'stop' must have at most {limits.stop} strings.", param="stop", limit="stop")
     stops = tuple([decode_text(raw, "stop") for raw in given])
     for text in stops:
         if not 1 <= len(text) <= limits.stop_chars:

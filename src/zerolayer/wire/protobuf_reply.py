@@ -38,6 +38,9 @@ def last(reason: FinishReason, usage: Usage, account: Account) -> bytes:
         + message_field(4, b"".join(stages))
         + varint_field(5, account.truncated_messages)
         + varint_field(6, account.dropped_duplicates)
+        + varint_field(7, account.compute_us)
+        + varint_field(8, account.first_token_ms)
+        + varint_field(9, account.per_token_ms)
     )
     return varint_field(4, FINISH_NUMBERS[reason]) + message_field(5, counts) + message_field(6, applied)
 

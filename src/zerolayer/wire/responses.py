@@ -128,7 +128,7 @@ def _refuse_unsupported(fields: ResponseBody) -> None:
 def _top_logprobs(fields: ResponseBody, limits: BodyLimits) -> int | None:
     top = fields.top_logprobs
     if top is not None:
-        within("top_logprobs", top, 0, limits.top_logprobs)
+        within("top_logprobs", top, 0, limits.top_logprobs, limit="top_logprobs")
     if _LOGPROBS in (fields.include or ()):
         return top or 0
     return top or None
@@ -141,7 +141,7 @@ def _tools(given: list[FunctionTool], limits: BodyLimits) -> tuple[Tool, ...]:
     response, which repeats its tools, does not have them.
     """
     if len(given) > limits.tools:
-        raise InvalidRequest(f"'tools' must have at most {limits.tools} tools.", param="tools")
+        raise InvalidRequest(f"'tools' must have at most {limits.tools} tools.", param="tools", limit="tools")
     functions = {f"tools[{index}]": tool for index, tool in enumerate(given) if tool.type == "function"}
     tools = [
         Tool(tool.name, tool.description or "", _schema(tool.parameters), tool.strict is True)

@@ -20,7 +20,9 @@ def messages(instructions: str | None, given: str | list[Item] | None, limits: B
     if isinstance(given, str):
         return (*read, Message("user", given))
     if len(given) > limits.json_messages:
-        raise InvalidRequest(f"'input' must have at most {limits.json_messages} items.", param="input")
+        raise InvalidRequest(
+            f"'input' must have at most {limits.json_messages} items.", param="input", limit="json_messages"
+        )
     names: dict[str, str] = {}  # of the tools that were called, by the call
     for index, item in enumerate(given):
         _add(read, names, item, f"input[{index}]")

@@ -62,6 +62,7 @@ class _Call(msgspec.Struct):
 class _Error(msgspec.Struct):
     code: str
     message: str
+    help: str
 
 
 class _Incomplete(msgspec.Struct):
@@ -161,7 +162,9 @@ class ResponseWriter:
     def fail(self, error: ZerolayerError) -> bytes:
         """What went wrong after the 200 was sent."""
         self._close("incomplete")
-        told = _Error("rate_limit_exceeded" if isinstance(error, RetryLater) else "server_error", error.message)
+        told = _Error(
+            "rate_limit_exceeded" if isinstance(error, RetryLater) else "server_error", error.message, error.help
+        )
         return self._whole("response.failed", self._response("failed", error=told))
 
     # The items.

@@ -178,6 +178,11 @@ class Request(msgspec.Struct, frozen=True):
         """How many generations this asks for."""
         return self.n * (1 + len(self.further))
 
+    @property
+    def fills_cache(self) -> bool:
+        """Whether nothing is asked for but that the prompt be read, for a request that will begin like it."""
+        return self.max_tokens == 0 and not self.echo and self.answers == 1 and self.output is None
+
     def each(self) -> list[Request]:
         """A request for every answer, prompt by prompt. The seeds of one prompt's answers follow each other."""
         if self.n == 1 and not self.further:

@@ -23,7 +23,7 @@ def check_tools(
     ``name_chars`` is the length of the longest name. Raises InvalidRequest.
     """
     if len(tools) > limits.tools:
-        raise InvalidRequest(f"'tools' must have at most {limits.tools} tools.", param="tools")
+        raise InvalidRequest(f"'tools' must have at most {limits.tools} tools.", param="tools", limit="tools")
     seen: set[str] = set()
     for tool, place in zip(tools, places, strict=True):
         param = f"{place}.name"
@@ -59,5 +59,7 @@ def check_output(output: OutputFormat, limits: BodyLimits, param: str) -> Output
 
 def _too_large(param: str, limits: BodyLimits) -> InvalidRequest:
     return InvalidRequest(
-        f"The JSON schemas of '{param}' are longer than {limits.schema_bytes} bytes; send shorter ones.", param=param
+        f"The JSON schemas of '{param}' are longer than {limits.schema_bytes} bytes; send shorter ones.",
+        param=param,
+        limit="schema_bytes",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from zerolayer.errors import RateLimited, Unauthenticated, Unavailable
@@ -24,6 +26,18 @@ def test_a_good_key_is_verified_once_and_then_known(keys):
     assert first is second
     assert (first.tenant, first.group, first.tier, first.quota) == ("acme", "friends", Tier.DEFAULT, Quota(7, 8, 9, 10))
     assert (keys.keys.counts.verified, keys.keys.counts.hits) == (1, 1)
+
+
+def test_a_key_is_found_by_its_digest_and_not_kept(keys):
+    """Comparing digests tells nobody how much of a guess was right, and memory that leaks has no keys in it."""
+    good = keys.issue()
+    bad = wrong(good)
+    keys.ask(good)
+    with pytest.raises(Unauthenticated):
+        keys.ask(bad)
+    assert {len(name) for table in (keys.keys._known, keys.keys._refused) for name in table} == {32}
+    referred = [thing for table in (keys.keys._known, keys.keys._refused) for thing in gc.get_referents(table)]
+    assert [thing for thing in referred if good[8:40] in repr(thing).encode()] == []
 
 
 def test_a_key_of_other_keys_is_refused_without_a_verification(keys, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,3 +97,8 @@ def test_a_newer_version_and_unknown_flags_are_refused():
         changed[place] = value
         with pytest.raises(MalformedKey):
             parse(spell(bytes(changed), bytes(64)).encode())
+
+
+@given(CLAIMS, SIGNATURES)
+def test_scanners_for_secrets_find_a_key(claims, signature):
+    assert re.search(r"sk-[A-Za-z0-9_-]{20,}", spell(pack(claims), signature))

@@ -225,7 +225,7 @@ def test_two_servers_never_share_a_log(tmp_path):
     journal.close()
 
 
-@pytest.mark.parametrize("data", [b"x" * 200, b"zerolayer budget\0\0\0\x02" + bytes(200)])
+@pytest.mark.parametrize("data", [b"x" * 200, b"zerolayer budget\0\0\0\x63" + bytes(200)])
 def test_a_file_that_is_no_log_or_a_newer_one_is_refused(tmp_path, data):
     (tmp_path / "log").write_bytes(data)
     with pytest.raises(StartupError, match="no budget log"):

@@ -108,6 +108,10 @@ class Simulation:
             check()
         self.admission.sweep(self.now + 10**12)
 
+    def wish(self, client: Client) -> tuple[Work, Work, Work]:
+        """Upper and lower bound of its work, and what is promised."""
+        return client.work, client.work, client.work
+
     def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
         asker = Asker(
             client.name % 7,
@@ -115,7 +119,7 @@ class Simulation:
             ticket=booked.ticket if booked and not booked.soft else None,
             last=client.tries == 1,
         )
-        wish = Wish(client.work, client.work, client.work, client.limits, client.tier, client.name)
+        wish = Wish(*self.wish(client), client.limits, client.tier, client.name)
         client.tries -= 1
         try:
             answer = self.admission.ask(wish, asker)
@@ -187,6 +191,9 @@ class Simulation:
         decode = [slot for slot in self._slots if slot not in self._prefilling]
         price = self.prices.step_ns
         if prefill >= 0:
+            for client in (self._slots[slot].client for slot in decode):
+                if client.limits.per_token_ns < self.prices.stall_ns:
+                    self.broken.append(f"{client.name}: a prompt was read though its cadence does not allow it")
             price += self.prices.chunk_ns[-1]
         elapsed = int(price * self.random.uniform(self.lazy, 1.0))
         if self.random.random() < 0.02:
@@ -195,7 +202,7 @@ class Simulation:
 
     def _stepped(self, prefill: int, decode: list[int], over: int) -> None:
         self.costs.backlog = max(0, self.costs.backlog + over)
-        self.admission.on_step(self.now - 1, self.now, decode_rows=len(decode), prefill_slot=prefill, prefill_tokens=1)
+        self.observe(prefill, decode)
         for slot in decode:
             self._token(slot)
         if prefill >= 0:
@@ -209,6 +216,10 @@ class Simulation:
                 self._token(prefill)
         self._wake()
         self._step()
+
+    def observe(self, prefill: int, decode: list[int]) -> None:
+        """Report a step."""
+        self.admission.on_step(self.now - 1, self.now, decode_rows=len(decode), prefill_slot=prefill, prefill_tokens=1)
 
     def _token(self, slot: int) -> None:
         running = self._slots[slot]

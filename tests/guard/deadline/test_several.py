@@ -58,6 +58,15 @@ def test_the_wait_for_several_is_that_of_the_slowest_of_them(calendar):
     for tokens in (10, 20, 30, 40):
         slot = calendar.claim(Work(1, 0, 0, tokens), RELAXED)
         calendar.confirm(slot, Work(1, 0, 0, tokens))
-    waits = [calendar.next_free_ms(count) for count in (1, 2, 3, 4)]
+    waits = [calendar.next_open_ms(count) for count in (1, 2, 3, 4)]
     assert waits == sorted(waits)
     assert waits[0] < waits[3]
+
+
+def test_a_slot_with_a_booking_is_not_told_as_open(calendar):
+    for _ in range(4):
+        calendar.claim(Work(1, 0, 0, 100), RELAXED)
+    calendar.book(Work(1, MS, MS, 10), RELAXED)
+    calendar.release(0)
+    calendar.release(1)
+    assert (calendar.free, calendar.open) == (2, 1)

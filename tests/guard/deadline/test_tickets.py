@@ -26,6 +26,10 @@ def test_a_silent_client_is_matched_from_a_moment_early_until_the_grace_ends(aft
     assert (found is not None) is matches
 
 
+def test_who_came_in_time_and_was_read_late_is_matched():
+    assert _tickets(START).match(SILENT, "body", START + 900 * MS, START + 250 * MS) is not None
+
+
 def test_who_says_that_it_asks_again_gets_the_same_ticket_when_it_is_early():
     assert _tickets(START).match(RETRY, "body", 0).start_ns == START
 

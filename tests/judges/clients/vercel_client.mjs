@@ -1,4 +1,5 @@
-// Vercel's ai: replies and streams through both of its providers, the Responses API, an error, a stream that is left, retries.
+// Vercel's ai: replies, streams, structured output and tools through both of its providers and the Responses API, an error; or,
+// as ZEROLAYER_TEST_ASK says, "left": a stream that is left; "busy": more calls than the server has slots. One line of JSON.
 import { APICallError, Output, generateText, streamText, tool } from "ai";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
@@ -11,6 +12,21 @@ const openai = createOpenAI({ baseURL, apiKey: "none" });
 const colour = z.object({ colour: z.enum(["red", "green"]) });
 const tools = { choose: tool({ description: "A colour", inputSchema: colour }) };
 const ask = { prompt: "hello", temperature: 0, maxOutputTokens: 8, maxRetries: 0 };
+if (process.env.ZEROLAYER_TEST_ASK === "left") {
+  const controller = new AbortController();
+  let left = 0;
+  try {
+    for await (const _ of streamText({ model: compatible(name), ...ask, maxOutputTokens: 400, abortSignal: controller.signal }).textStream)
+      if (++left === 3) controller.abort();
+  } catch (aborted) { if (aborted.name !== "AbortError") throw aborted; }
+  console.log(left);
+  process.exit();
+}
+if (process.env.ZEROLAYER_TEST_ASK === "busy") {
+  const served = await Promise.all(Array.from({ length: 6 }, () => generateText({ model: compatible(name), ...ask, maxOutputTokens: 40, maxRetries: 2 })));
+  console.log(served.length);
+  process.exit();
+}
 const seen = {};
 for (const [kind, model] of Object.entries({ compatible: compatible(name), chat: openai.chat(name), responses: openai.responses(name) })) {
   const whole = await generateText({ model, ...ask });
@@ -25,11 +41,4 @@ for (const [kind, model] of Object.entries({ compatible: compatible(name), chat:
 let error = null;
 try { await generateText({ model: compatible("nothing"), ...ask }); }
 catch (refused) { error = [APICallError.isInstance(refused), refused.statusCode]; }
-const controller = new AbortController();
-let left = 0;
-try {
-  for await (const _ of streamText({ model: compatible(name), ...ask, maxOutputTokens: 400, abortSignal: controller.signal }).textStream)
-    if (++left === 3) controller.abort();
-} catch (aborted) { if (aborted.name !== "AbortError") throw aborted; }
-const served = await Promise.all(Array.from({ length: 6 }, () => generateText({ model: compatible(name), ...ask, maxOutputTokens: 200, maxRetries: 2 })));
-console.log(JSON.stringify({ ...seen, error, left, served: served.length }));
+console.log(JSON.stringify({ ...seen, error }));

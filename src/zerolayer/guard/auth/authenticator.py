@@ -7,7 +7,7 @@ a wrong signature is remembered; what is left is bounded by ``Throttle``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Final, TypeVar
 
 import msgspec
@@ -22,7 +22,6 @@ from zerolayer.guard.identity import Identity
 
 KNOWN: Final = 65_536  # verified keys that are remembered
 REFUSED: Final = 16_384  # and wrong ones
-_DIGEST_BYTES: Final = 16
 Value = TypeVar("Value")
 _NS_PER_MS: Final = 1_000_000
 
@@ -63,7 +62,7 @@ class Authenticator:
         self._wall_s = wall_s
         self._max_age_s = max_age_s
         self._throttle = Throttle(clock_ns)
-        self._known: dict[bytes, Identity] = {}
+        self._known: dict[bytes, tuple[Identity, float]] = {}  # and until when, by the wall clock
         self._refused: dict[bytes, ZerolayerError] = {}
         self.counts = Counts()
         self.adopt(key_set, revocations)
@@ -81,11 +80,11 @@ class Authenticator:
 
     def known(self, key: bytes) -> Identity | None:
         """The identity of a key that was verified before and is still valid. The hot path."""
-        identity = self._known.get(blake2b(key, digest_size=_DIGEST_BYTES).digest())
-        if identity is None:
+        found = self._known.get(sha256(key).digest())
+        if found is None:
             return None
-        now = self._wall_s()
-        if (identity.expires_s and now >= identity.expires_s) or now >= self._fresh_until_s:
+        identity, until_s = found
+        if self._wall_s() >= until_s:
             return None
         self.counts.hits += 1
         return identity
@@ -119,14 +118,18 @@ class Authenticator:
             raise Unauthenticated(_EXPIRED)
         if now < claims.not_before_s:
             raise Unauthenticated(_EARLY)
-        digest = blake2b(key, digest_size=_DIGEST_BYTES).digest()
+        digest = sha256(key).digest()
         refusal = self._refused.get(digest)
         if refusal is not None:
             raise refusal.with_traceback(None)
         wait_ns = self._throttle.take(address)
         if wait_ns:
             ms = -(-wait_ns // _NS_PER_MS)
-            raise RateLimited("too many wrong API keys came from your address; wait a moment", retry_after_ms=ms)
+            raise RateLimited(
+                "too many wrong API keys came from your address; wait a moment",
+                retry_after_ms=ms,
+                limit="wrong_keys",
+            )
         self.counts.verified += 1
         try:
             signer.verify(parsed.signature, parsed.signed)
@@ -136,7 +139,8 @@ class Authenticator:
         if self._is_revoked(claims):
             raise self._remember(digest, Unauthenticated(_REVOKED))
         identity = self._identity(claims)
-        _store(self._known, digest, identity, KNOWN)
+        until_s = min(identity.expires_s or self._fresh_until_s, self._fresh_until_s)
+        _store(self._known, digest, (identity, until_s), KNOWN)
         return identity
 
     def _is_revoked(self, claims: Claims) -> bool:

@@ -48,8 +48,8 @@ class Account:
     shared: ClassVar[bool] = False
 
     __slots__ = (
-        "at_us", "day", "held_requests", "held_tokens", "held_us", "id", "lent_requests", "lent_tokens", "lent_us",
-        "quota", "requests_debt", "running", "tokens_debt", "used_us", "whose",
+        "_midnight_us", "at_us", "day", "held_requests", "held_tokens", "held_us", "id", "lent_requests", "lent_tokens",
+        "lent_us", "quota", "requests_debt", "running", "tokens_debt", "used_us", "whose",
     )  # fmt: skip
 
     def __init__(self, account_id: bytes, whose: str, quota: Quota, now_us: int) -> None:
@@ -58,6 +58,7 @@ class Account:
         self.quota = quota
         self.at_us = now_us
         self.day = now_us // DAY_US
+        self._midnight_us = (self.day + 1) * DAY_US
         self.requests_debt = self.tokens_debt = self.used_us = 0
         self.held_requests = self.held_tokens = self.held_us = self.running = 0
         self.lent_requests = self.lent_tokens = self.lent_us = 0  # of what is held: by other nodes
@@ -69,12 +70,17 @@ class Account:
             return
         self.at_us = now_us
         quota = self.quota
-        if self.requests_debt:
-            self.requests_debt = max(0, self.requests_debt - quota.requests_per_minute * elapsed)
-        if self.tokens_debt:
-            self.tokens_debt = max(0, self.tokens_debt - quota.tokens_per_minute * elapsed)
-        if now_us // DAY_US != self.day:
+        debt = self.requests_debt
+        if debt:
+            debt -= quota.requests_per_minute * elapsed
+            self.requests_debt = debt if debt > 0 else 0  # noqa: FURB136 - a call is dearer than all of this
+        debt = self.tokens_debt
+        if debt:
+            debt -= quota.tokens_per_minute * elapsed
+            self.tokens_debt = debt if debt > 0 else 0  # noqa: FURB136
+        if now_us >= self._midnight_us:
             self.day = now_us // DAY_US
+            self._midnight_us = (self.day + 1) * DAY_US
             self.used_us = 0
 
     def refusal(self, tokens: int, compute_us: int, *, fresh: bool = True) -> ZerolayerError | None:
@@ -90,13 +96,15 @@ class Account:
                 return RateLimited(
                     f"the {self.whose} may have {quota.concurrent} requests at once; wait until one ends",
                     retry_after_ms=_BUSY_MS,
+                    limit="concurrent",
                 )
         limit = quota.tokens_per_minute
         if limit:
             if tokens > limit:
                 return BudgetSpent(
                     f"prompt and answer may need {tokens} tokens, and the {self.whose} has {limit} a minute; "
-                    "shorten the prompt or lower max_tokens"
+                    "shorten the prompt or lower max_tokens",
+                    limit="tokens_per_minute",
                 )
             over = self.tokens_debt + (self.held_tokens + tokens - limit) * UNIT
             if over > 0:
@@ -105,7 +113,8 @@ class Account:
         if daily and self.used_us + self.held_us + compute_us > daily:
             return BudgetSpent(
                 f"the request may need {compute_us} microseconds of compute, and the {self.whose} has "
-                f"{max(0, daily - self.used_us - self.held_us)} left of {daily} until midnight UTC"
+                f"{max(0, daily - self.used_us - self.held_us)} left of {daily} until midnight UTC",
+                limit="compute_us_per_day",
             )
         return None
 
@@ -243,7 +252,9 @@ class Account:
     def _rate(self, what: str, limit: int, over: int) -> RateLimited:
         wait_ms = -(-over // (limit * _US_PER_MS))
         return RateLimited(
-            f"the {self.whose} has used its {limit} {what} a minute; ask again in {{ms}} ms", retry_after_ms=wait_ms
+            f"the {self.whose} has used its {limit} {what} a minute; ask again in {{ms}} ms",
+            retry_after_ms=wait_ms,
+            limit=f"{what}_per_minute",
         )
 
 

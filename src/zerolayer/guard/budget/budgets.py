@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
@@ -16,11 +17,13 @@ from zerolayer.errors import RateLimited, ZerolayerError
 from zerolayer.guard.budget.account import Account, Level, State
 from zerolayer.guard.budget.lease import NO_UNITS, Ask, Granted, Lender, Return
 from zerolayer.guard.budget.shared import Claim, SharedAccount
+from zerolayer.guard.budget.standing import Standing, standings
 from zerolayer.guard.identity import KEY_ID_BYTES, Identity, Quota
 from zerolayer.guard.spent import NOTHING, Spent
 
 _NOT_HOME_MS: Final = 1000  # two nodes name different nodes: nobody lends until they agree
 _LATER_MS: Final = 1000
+_LOOKED_AT: Final = 512  # accounts, the newest, when somebody watches
 _IDLE_SWEEP: Final = 65_536  # keys, before those that hold nothing are forgotten
 
 
@@ -141,7 +144,7 @@ class Budgets:
         self._accounts: dict[bytes, AnyAccount] = {}
         self._lenders: dict[bytes, Lender] = {}
         self._of: dict[bytes | str, tuple[AnyAccount, ...]] = {}
-        self.refused = 0
+        self._names: dict[bytes, str] = {}
 
     def reserve(self, identity: Identity, least: Size, most: Size) -> Hold:
         """Hold ``most``, judged on ``least``: between the two only the true size decides.
@@ -172,7 +175,6 @@ class Budgets:
                 size = least  # a node never spends what it does not hold
             refusal = account.refusal(least.tokens, least.compute_us)
             if refusal is not None:
-                self.refused += 1
                 raise refusal
         claims = [account.take(size.tokens, size.compute_us) for account in accounts]
         return Hold(self, tuple(claims), size, roomy)
@@ -190,6 +192,15 @@ class Budgets:
     def accounts(self) -> list[Account | SharedAccount]:
         """Everybody's, as they are."""
         return list(self._accounts.values())
+
+    def fullest(self, most: int) -> list[Standing]:
+        """The limits that are used most, of the newest 512 accounts whose home is here."""
+        now, found = self.clock_us(), list[Standing]()
+        for account in islice(reversed(self._accounts.values()), _LOOKED_AT):
+            if isinstance(account, Account):
+                account.advance(now)
+                found.extend(standings(self._names.get(account.id, account.whose), account))
+        return sorted(found, key=lambda each: each.used / each.most, reverse=True)[:most]
 
     def lend(self, ask: Ask) -> Granted:
         """Answer another node, as the home of the account that it asks for."""
@@ -244,9 +255,12 @@ class Budgets:
         tenant = self._tenants.get(identity.tenant, self._default)
         found: list[AnyAccount] = []
         if identity.keyed and identity.quota.limited:
+            self._names[identity.key_id] = f"{identity.tenant} {identity.key_id.hex()[:8]}"
             found.append(self._account(identity.key_id, "key", identity.quota))
         if tenant.limited:
-            found.append(self._account(tenant_id(identity.tenant), "tenant", tenant))
+            own = tenant_id(identity.tenant)
+            self._names[own] = identity.tenant
+            found.append(self._account(own, "tenant", tenant))
         accounts = tuple(found)
         self._of[identity.key_id or identity.tenant] = accounts
         return accounts
@@ -277,6 +291,7 @@ class Budgets:
             account.advance(now)
         self._accounts = {name: account for name, account in self._accounts.items() if not account.idle}
         self._lenders = {name: lender for name, lender in self._lenders.items() if name in self._accounts}
+        self._names = {name: told for name, told in self._names.items() if name in self._accounts}
         self._of.clear()
 
 

@@ -6,8 +6,9 @@ call, where a transaction costs tens. The last record of an account counts; a to
 A power cut loses at most what ``sync`` has not yet brought to the disk. When the log is full it is written anew with
 one record for each account that still holds something.
 
-Layout, big-endian: 64 bytes of header (magic, version), then records of checksum 4, account 16, debts of requests and
-tokens 8 + 8 (two's complement), their time 8 (Unix microseconds), UTC day 4, compute used 8; 8 bytes of zero.
+Layout, big-endian: 64 bytes of header (magic, version), then records of checksum 4 (Adler-32 of the next 52 bytes; in
+version 1 their CRC-32), account 16, debts of requests and tokens 8 + 8 (two's complement), their time 8 (Unix
+microseconds), UTC day 4, compute used 8; 8 bytes of zero. The checksum tells a torn record; nobody is kept out by it.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from struct import Struct
 from typing import Final
-from zlib import crc32
+from zlib import adler32, crc32
 
 from zerolayer.errors import StartupError
 from zerolayer.guard.budget.account import Account, State
 
 RECORDS: Final = 65_536  # 4 MB
 _MAGIC: Final = b"zerolayer budget"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_CHECKSUMS: Final = {1: crc32, 2: adler32}
 _HEADER: Final = Struct(">16sI44x")
 _BODY: Final = Struct(">16sqqqIQ")
 _RECORD: Final = Struct(">I52s8x")
+RECORD_BYTES: Final = _RECORD.size
 
 
 class BudgetJournal:
@@ -54,21 +57,24 @@ class BudgetJournal:
                 f"{path} cannot be written (errno {error.errno}). Give tenants.state a path in a folder of your own."
             ) from None
         self._map = mmap.mmap(self._file, 0, mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        self._end = len(self._map)
+        self._end = len(self._map) - (len(self._map) - _HEADER.size) % _RECORD.size  # whole records only
+        self._checksum: Callable[[bytes], int] = adler32
         self.kept = self._replay()
 
     def write(self, account: Account) -> None:
         """Append where an account stands."""
-        if self._at + _RECORD.size > self._end:
+        at = self._at
+        if at >= self._end:
             self._renew()
+            at = self._at
         if account.lent_requests or account.lent_tokens or account.lent_us:
             body = _body(account.id, account.state())
         else:  # the same, without an object in between
             body = _BODY.pack(
                 account.id, account.requests_debt, account.tokens_debt, account.at_us, account.day, account.used_us
             )
-        _RECORD.pack_into(self._map, self._at, crc32(body), body)
-        self._at += _RECORD.size
+        _RECORD.pack_into(self._map, at, self._checksum(body), body)
+        self._at = at + RECORD_BYTES
         self._dirty = True
 
     def sync(self) -> None:
@@ -89,25 +95,26 @@ class BudgetJournal:
 
     def _format(self, file: int) -> None:
         # Written rather than reserved: a full disk is told here, and no page is made on the loop later.
-        os.write(file, _HEADER.pack(_MAGIC, _VERSION) + bytes(self._records * _RECORD.size))
+        os.write(file, _HEADER.pack(_MAGIC, _VERSION) + bytes(self._records * RECORD_BYTES))
 
     def _replay(self) -> dict[bytes, State]:
         """The last state of each account; sets where the next record goes."""
         kept: dict[bytes, State] = {}
         size = len(self._map)
         magic, version = _HEADER.unpack_from(self._map, 0) if size >= _HEADER.size else (b"", 0)
-        if magic != _MAGIC or version > _VERSION:
+        if magic != _MAGIC or version not in _CHECKSUMS:
             raise StartupError(
                 f"{self._path} is no budget log of this version. Give tenants.state another path, or remove that file."
             )
+        self._checksum = _CHECKSUMS[version]
         self._at = _HEADER.size
-        while self._at + _RECORD.size <= size:
+        while self._at < self._end:
             checksum, body = _RECORD.unpack_from(self._map, self._at)
-            if crc32(body) != checksum or body == bytes(_BODY.size):
+            if self._checksum(body) != checksum or body == bytes(_BODY.size):
                 break
             account_id, *numbers = _BODY.unpack(body)
             kept[account_id] = State(*numbers)
-            self._at += _RECORD.size
+            self._at += RECORD_BYTES
         return kept
 
     def _renew(self) -> None:
@@ -122,12 +129,13 @@ class BudgetJournal:
         at = _HEADER.size
         for account_id, state in states.items():
             body = _body(account_id, state)
-            _RECORD.pack_into(fresh, at, crc32(body), body)
-            at += _RECORD.size
+            _RECORD.pack_into(fresh, at, adler32(body), body)
+            at += RECORD_BYTES
         scratch.replace(self._path)
         self._map.close()
         os.close(self._file)
         self._file, self._map, self._at, self._end = file, fresh, at, len(fresh)
+        self._checksum = adler32
 
 
 def _body(account_id: bytes, state: State) -> bytes:

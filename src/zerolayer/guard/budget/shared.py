@@ -45,7 +45,8 @@ class SharedAccount:
         if quota.tokens_per_minute and tokens > quota.tokens_per_minute:
             return BudgetSpent(
                 f"prompt and answer may need {tokens} tokens, and the {self.whose} has {quota.tokens_per_minute} "
-                "a minute; shorten the prompt or lower max_tokens"
+                "a minute; shorten the prompt or lower max_tokens",
+                limit="tokens_per_minute",
             )
         need = self.need(tokens, compute_us, fresh=fresh)
         if self.borrower.held(self.now_us).covers(need):
@@ -55,6 +56,7 @@ class SharedAccount:
         return RateLimited(
             f"this node holds no share of the {self.whose}'s limit now; ask again in {{ms}} ms",
             retry_after_ms=wait_ms,
+            limit="lease",
         )
 
     def take(self, tokens: int, compute_us: int) -> Claim:

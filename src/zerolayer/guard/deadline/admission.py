@@ -15,8 +15,9 @@ import msgspec
 from zerolayer.contract import Contract
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.attendance import Attendance
-from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
+from zerolayer.guard.deadline.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.several import claim_all
 from zerolayer.guard.deadline.tickets import EARLY_NS, Asker, Tickets
@@ -30,6 +31,7 @@ _BOOKED_A_SLOT: Final = 3
 _A_SENDER: Final = 0.75  # of all bookings at most, while others hold some too
 _FLEX_SHARE: Final = 0.5  # of all bookings at most, and it leaves an eighth of the slots to others
 _FLEX_LEAVES: Final = 8
+_IN_A_ROW: Final = 16  # bookings, then one start is left for who just comes
 _ROOM: Final = 1.5  # of what is promised over what was seen, where the contract asks for more than the machine has
 
 
@@ -67,7 +69,9 @@ class Admission:
         promises: Promises | None = None,
     ) -> None:
         self.calendar = calendar
+        self.drafts = DraftSlot(calendar.slots, clock_ns)
         self.attendance = Attendance()
+        self.heard_ns: int | None = None  # whoever came before that has been asked for; None: whoever has come
         self.tickets = Tickets(calendar.grace_ns)
         self._promises = promises or Promises()
         self._cost = cost
@@ -75,6 +79,7 @@ class Admission:
         self._message = message
         self._last_border = 0
         self._told_ns = 0  # for whom nothing is held, not before that
+        self._in_a_row = 0  # bookings since somebody started without one, or could have
         self._most = _BOOKED_A_SLOT * calendar.slots
 
     def promised(self, contract: Limits) -> Limits:
@@ -85,7 +90,10 @@ class Admission:
         """
         prices = self._cost.prices()
         gap_ns = int(prices.stall_ns * _ROOM)
-        first_ns = int((prices.stall_ns + prices.reserve_ns) * _ROOM)
+        chunk_ns = (JOIN_STEPS + 1) * prices.step_ns + prices.chunk_ns[
+            -1
+        ]  # of a prompt of one chunk, before others join
+        first_ns = int((max(prices.stall_ns, chunk_ns) + prices.reserve_ns) * _ROOM)
         if gap_ns <= contract.per_token_ns and first_ns <= contract.first_token_ns:
             return contract
         return Limits(max(first_ns, contract.first_token_ns), max(gap_ns, contract.per_token_ns), contract.end_ns)
@@ -98,7 +106,7 @@ class Admission:
         now = self._clock_ns()
         self.sweep(now)
         urgent = wish.tier is Tier.PRIORITY
-        booking = self.tickets.match(asker, wish.key, now)
+        booking = self.tickets.match(asker, wish.key, now, self._heard_ns(now))
         terms = _terms(wish.limits, now, urgent=urgent)
         if booking is not None:
             if booking.start_ns - EARLY_NS <= now:
@@ -111,12 +119,15 @@ class Admission:
             self._promises.booking("late")
         slot = self._claim(wish, terms)
         if slot >= 0:
+            self.began_unbooked()
             if booking is not None:
                 self.void(booking)
             return Grant(slot, terms.due_ns)
-        if booking is None:
-            booking = self._book(wish, asker, terms, now)
-        raise self._busy(booking, now)
+        raise self._refusal(wish, asker, terms, now) if booking is None else self._busy(booking.start_ns, now, booking)
+
+    def began_unbooked(self) -> None:
+        """Somebody who just came has started."""
+        self._in_a_row = 0
 
     def ask_several(self, wish: Wish, count: int) -> list[int]:
         """``count`` slots from now on, for the same work each; all or none, and nothing is booked.
@@ -148,11 +159,10 @@ class Admission:
     def refuse_several(self, wish: Wish, count: int) -> SlotsBusy | BeyondHorizon:
         """The refusal that tells when so many slots are free and one could start, and promises none of them."""
         now = self._clock_ns()
-        start = self.calendar.book(wish.least, _terms(wish.limits, now, urgent=False), hold=False)
-        if start is None:
+        start_ns = self.calendar.tell(wish.least, _terms(wish.limits, now, urgent=False))
+        if start_ns is None:
             return BeyondHorizon("the slots cannot start this request in time; give it more time, or send it later")
-        wait_ms = max(1, -(-(start.start_ns - now) // _NS_PER_MS), self.calendar.next_free_ms(count))
-        return SlotsBusy(self._message, retry_after_ms=wait_ms)
+        return self._busy(max(start_ns, now + self.calendar.next_open_ms(count) * _NS_PER_MS), now)
 
     def resume(self, booking: Booking) -> Grant | None:
         """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
@@ -176,7 +186,7 @@ class Admission:
         """The refusal of a request whose true length does not fit after all; its slot is released already."""
         now = self._clock_ns()
         try:
-            return self._busy(self._book(wish, asker, _terms(wish.limits, now, urgent=False), now), now)
+            return self._refusal(wish, asker, _terms(wish.limits, now, urgent=False), now)
         except BeyondHorizon as refusal:
             return refusal
 
@@ -185,14 +195,23 @@ class Admission:
         self.calendar.void(booking)
         self.tickets.remove(booking)
 
+    def give_back(self, ticket: str, credential: Hashable) -> None:
+        """Its client will not come; nothing where ``credential`` holds no such booking, or has come already."""
+        booking = self.tickets.of_ticket(ticket, credential)
+        if booking is not None:
+            self.void(booking)
+
     def sweep(self, now_ns: int) -> None:
         """Void what nobody came for."""
-        for booking in self.calendar.overdue(now_ns):
+        for booking in self.calendar.overdue(self._heard_ns(now_ns)):
             self.attendance.stayed_away(booking.credential)
             self.calendar.void(booking)
             self.tickets.lapse(booking)
         for _ in range(self.tickets.forget(now_ns)):
             self._promises.booking("no_show")
+
+    def _heard_ns(self, now_ns: int) -> int:
+        return now_ns if self.heard_ns is None else min(now_ns, self.heard_ns)
 
     def on_step(
         self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_slot: int, prefill_tokens: int
@@ -231,36 +250,46 @@ class Admission:
             return grant
         return booking
 
-    def _book(self, wish: Wish, asker: Asker, terms: Terms, now: int) -> Booking:
-        calendar, credential = self.calendar, asker.credential
-        share = _FLEX_SHARE if wish.tier is Tier.FLEX else 1.0
-        soft = not self.attendance.trusts(credential)
-        mine, most = self.tickets.of(credential), share * self._most
-        if len(calendar.bookings) >= most and not soft and (last := calendar.last_soft()) is not None:
-            self.void(last)
-        held = (
-            not asker.last
-            and len(calendar.bookings) < most
-            and calendar.booked_ns < _BOOKED_SHARE * calendar.slots * calendar.horizon_ns
-            and (mine < max(1.0, _A_SENDER * most) or mine == len(self.tickets))
-        )
-        reads = partial(self.tickets.spaced, asker, now)
-        booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft) if held else None
+    def _refusal(self, wish: Wish, asker: Asker, terms: Terms, now: int) -> SlotsBusy:
+        """Book, or else tell a time. Raises ``BeyondHorizon``."""
+        calendar, reads = self.calendar, partial(self.tickets.spaced, asker, now)
+        soft = not self.attendance.trusts(asker.credential)
+        booking, gap = None, self._in_a_row >= _IN_A_ROW
+        if self._may_book(wish, asker, soft=soft):
+            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap)
         if booking is not None:
+            self._in_a_row = 0 if gap else self._in_a_row + 1
             self.tickets.add(booking, asker, wish.key)
-            return booking
-        told = calendar.book(wish.promised, terms, spaced=lambda start: reads(max(start, self._told_ns)), hold=False)
-        if told is None:
+            return self._busy(booking.start_ns, now, booking)
+        told_ns = None
+        behind = 0 if asker.retry else self._told_ns  # who has waited already is not sent to the end
+        if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold
+            told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, behind)))
+        if told_ns is None:
             raise BeyondHorizon(
                 "all slots are busy, and none can start this request in time; give it more time, or send it later"
             )
-        if not asker.last:  # the next one is told a later time: as slots come free one after the other
-            self._told_ns = told.start_ns + told.typical_ns // calendar.slots
-        return told
+        if not asker.last and not asker.retry:  # the next one is told a later time, as slots come free one by one
+            typical_ns = wish.promised.typical_ns(self._cost.prices(), calendar.slots - 1)
+            self._told_ns = told_ns + typical_ns // calendar.slots
+        return self._busy(told_ns, now)
 
-    def _busy(self, booking: Booking, now: int) -> SlotsBusy:
-        wait_ms = max(1, -(-(booking.start_ns - now) // _NS_PER_MS))
-        ticket = booking.ticket if booking.ticket and not booking.soft else None
+    def _may_book(self, wish: Wish, asker: Asker, *, soft: bool) -> bool:
+        """Whether a slot may be held for this sender, beside all that is booked."""
+        calendar, tickets = self.calendar, self.tickets
+        most = (_FLEX_SHARE if wish.tier is Tier.FLEX else 1.0) * self._most
+        if len(calendar.bookings) >= most and not soft and (last := calendar.last_soft()) is not None:
+            self.void(last)
+        if asker.last or len(calendar.bookings) >= most:
+            return False
+        mine = tickets.of(asker.credential)
+        return calendar.booked_ns < _BOOKED_SHARE * calendar.slots * calendar.horizon_ns and (
+            mine < max(1.0, _A_SENDER * most) or mine == len(tickets)
+        )
+
+    def _busy(self, start_ns: int, now: int, booking: Booking | None = None) -> SlotsBusy:
+        wait_ms = max(1, -(-(start_ns - now) // _NS_PER_MS))
+        ticket = None if booking is None or booking.soft else booking.ticket
         return SlotsBusy(self._message, retry_after_ms=wait_ms, ticket=ticket)
 
     def _never(self, wish: Wish) -> Infeasible | None:

@@ -112,6 +112,7 @@ class Booking(msgspec.Struct, eq=False):
     margins: tuple[Margin, ...] = ()  # until its end, and until its first token
     strict: bool = False  # its stream allows no foreign chunk
     soft: bool = False  # it gives way to whoever comes before its client does
+    waits_ns: int = 0  # for how long it can be held for somebody who was not booked
     credential: Hashable = None
     key: Hashable = None
     ticket: str = ""

@@ -69,9 +69,12 @@ class Occupants:
             self.pending_steps -= skipped
             self.pending_ns -= skipped * full_ns
 
-    def on_step(self, prefill_slot: int, ended_ns: int) -> None:
-        """A step is done; it carried a chunk of ``prefill_slot``, or -1."""
-        self.steps += 1
+    def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> bool:
+        """So many steps are done; the last one carried a chunk of ``prefill_slot``, or -1.
+
+        Returns whether that was the last chunk.
+        """
+        self.steps += steps
         self.border_ns = ended_ns
         if prefill_slot >= 0 and self._chunks[prefill_slot][0]:
             chunks, chunk_ns, full_ns = self._chunks[prefill_slot]
@@ -79,6 +82,8 @@ class Occupants:
             self._chunks[prefill_slot] = (chunks - 1, chunk_ns - spent, full_ns)
             self.pending_steps -= 1
             self.pending_ns -= spent
+            return chunks == 1
+        return False
 
     def left(self, slot: int) -> int:
         """Steps until what runs there is done, at most."""
@@ -94,6 +99,15 @@ class Occupants:
     def interrupts(self, prices: Prices) -> list[int]:
         """Slots whose streams would notice a foreign chunk."""
         return [slot for slot, gap in self.strict.items() if gap < prices.stall_ns] if self.strict else []
+
+    def end(self, slot: int, base_ns: int, prices: Prices) -> int:
+        """``ends`` of one slot."""
+        last = self.last_step(slot)
+        if not last:
+            return 0
+        left = last - self.steps
+        waiting = min(self.pending_ns, left * prices.chunk_ns[-1]) if prices.chunk_ns[-1] else self.pending_ns
+        return base_ns + prices.reserve_ns + left * prices.step_ns + waiting
 
     def ends(self, base_ns: int, prices: Prices) -> list[int]:
         """The bound of each slot's end without bookings, 0 where it is free. Steps are counted from ``base_ns``."""

@@ -97,6 +97,11 @@ class Tickets:
         _discard(self._by_key, booking.key, booking)
         _discard(self._starts, booking.credential, booking.start_ns)
 
+    def of_ticket(self, ticket: str, credential: Hashable) -> Booking | None:
+        """The booking of this ticket, if it is this sender's and waits for him."""
+        booking = self._by_ticket.get(ticket)
+        return booking if booking is not None and booking.credential == credential and not booking.held else None
+
     def lapse(self, booking: Booking) -> None:
         """Nobody has come for it; whoever still does is recognised for a while."""
         self.remove(booking)
@@ -120,8 +125,12 @@ class Tickets:
             self._lapsed.remove(found)
         return found is not None
 
-    def match(self, asker: Asker, key: Hashable, now_ns: int) -> Booking | None:
-        """The booking that this request redeems, or comes too early for; None when it is a new request."""
+    def match(self, asker: Asker, key: Hashable, now_ns: int, heard_ns: int | None = None) -> Booking | None:
+        """The booking that this request redeems, or comes too early for; None when it is a new request.
+
+        It has come after ``heard_ns``, and may have waited since then to be read.
+        """
+        came_ns = now_ns if heard_ns is None else heard_ns
         full_key = (asker.credential, key)
         if asker.ticket is not None:
             booking = self._by_ticket.get(asker.ticket)
@@ -133,7 +142,7 @@ class Tickets:
         for booking in self._by_key.get(full_key, ()):
             if booking.held:
                 continue
-            if booking.start_ns - EARLY_NS <= now_ns <= booking.start_ns + self._grace_ns:
+            if booking.start_ns - EARLY_NS <= now_ns and came_ns <= booking.start_ns + self._grace_ns:
                 return booking
             if early is None and booking.start_ns > now_ns:
                 early = booking

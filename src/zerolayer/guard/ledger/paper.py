@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from zerolayer.guard.ledger.record import CONTENT_BYTES, HASH_BYTES
+
 Allocate = Callable[[int, int, int], None]  # descriptor, offset, bytes; raises OSError
 
 _PAGE: Final = mmap.PAGESIZE
@@ -45,10 +47,19 @@ class Paper:
         at = self.size
         end = at + len(data)
         if end > self._room:
-            self._take()
-            if end > self._room:
-                raise OSError(errno.ENOSPC, "the segment is full")
+            self._make_room(end)
         self._map[at:end] = data
+        self.size = end
+
+    def link(self, data: bytes, digest: bytes) -> None:
+        """Add a record, wholly or, with ``OSError``, not at all. ``data`` begins with the hash that stands there."""
+        at = self.size
+        digest_at = at + CONTENT_BYTES
+        end = digest_at + HASH_BYTES
+        if end > self._room:
+            self._make_room(end)
+        self._map[at - HASH_BYTES : digest_at] = data  # over the same hash: cheaper than a copy without it
+        self._map[digest_at:end] = digest
         self.size = end
 
     def finish(self) -> int:
@@ -56,6 +67,11 @@ class Paper:
         self._map.close()
         os.ftruncate(self.descriptor, self.size)
         return self.descriptor
+
+    def _make_room(self, end: int) -> None:
+        self._take()
+        if end > self._room:
+            raise OSError(errno.ENOSPC, "the segment is full")
 
     def _take(self) -> None:
         """Room for one extent more, at least for a page."""

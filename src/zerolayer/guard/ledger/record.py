@@ -30,6 +30,7 @@ TEXT_BYTES: Final = 128
 _COMMON = "<BBHIQQ16s32s"
 COMMON: Final = Struct(_COMMON)
 _REQUEST = Struct(_COMMON + "64s128s24s32s4IQ2I9I28x")
+_LINKED_REQUEST = Struct("<32s" + _REQUEST.format[1:])  # the hash before it, and a request
 _METER = Struct(_COMMON + "64sQQI260x")
 _MATCH = Struct(_COMMON + "128s128sfIII" + "HHI" * SOURCES + "8x")
 _NOTE = Struct(_COMMON + "Q128s208x")
@@ -177,11 +178,11 @@ def fit(text: str, size: int) -> bytes:
     return data if len(data) <= size else data[:size].decode("utf-8", "ignore").encode()
 
 
-def entry_content(entry: Entry, sequence: int, ended_us: int) -> bytes:
-    """The content of a request's record; a number that does not fit is the largest that does."""
+def linked_entry(entry: Entry, before: bytes, sequence: int, ended_us: int) -> bytes:
+    """The hash before it and the content of a request's record; a number that does not fit is the largest that does."""
     try:
-        return _REQUEST.pack(
-            1, entry.outcome, entry.status, entry.flags, sequence, ended_us,
+        return _LINKED_REQUEST.pack(
+            before, 1, entry.outcome, entry.status, entry.flags, sequence, ended_us,
             entry.key_id, entry.tenant, entry.model, entry.request_id, entry.route, entry.code,
             entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens, entry.max_tokens,
             entry.core_ns, entry.first_token_us, entry.deadline_ms, *entry.stages_us,
@@ -189,30 +190,31 @@ def entry_content(entry: Entry, sequence: int, ended_us: int) -> bytes:
     except error:
         entry.stages_us = tuple([min(spent, _U32) for spent in entry.stages_us])
         entry.first_token_us = min(entry.first_token_us, _U32)
-        return entry_content(entry, sequence, ended_us)
+        return linked_entry(entry, before, sequence, ended_us)
 
 
-def record_content(record: Record, sequence: int, ended_us: int) -> bytes:
-    """The content of any record."""
+def linked(record: Record, before: bytes, sequence: int, ended_us: int) -> bytes:
+    """The hash before it and the content of any record: what its own hash is the SHA-256 of."""
     match record:
         case Entry():
-            return entry_content(record, sequence, ended_us)
+            return linked_entry(record, before, sequence, ended_us)
         case Meter():
-            return _METER.pack(
+            return before + _METER.pack(
                 Kind.METER, 0, 0, 0, sequence, ended_us, b"", record.tenant,
                 record.model, record.core_ns, record.span_us, record.cores,
             )  # fmt: skip
         case Match():
             named = [(source.message, 0, source.offset) for source in record.sources[:SOURCES]]
             named += [(0, 0, 0)] * (SOURCES - len(named))
-            return _MATCH.pack(
+            return before + _MATCH.pack(
                 Kind.MATCH, record.rule, min(record.places, 65535), 0, sequence, ended_us,
                 record.key_id, record.tenant, record.request_id, record.text,
                 record.logprob, record.token, record.tokens, record.offset,
                 *[number for source in named for number in source],
             )  # fmt: skip
         case Note():
-            return _NOTE.pack(Kind.NOTE, record.what, 0, 0, sequence, ended_us, b"", b"", record.number, record.text)
+            numbers = (Kind.NOTE, record.what, 0, 0, sequence, ended_us, b"", b"", record.number)
+            return before + _NOTE.pack(*numbers, record.text)
 
 
 def head_bytes(head: Head) -> bytes:

@@ -71,7 +71,10 @@ def _report(options: UsageOptions, chain: Chain) -> None:
     if options.price is not None:
         bills = prices(records, options.price)
         if bills is None:
-            raise UsageError("No server's life is recorded in this window, so there are no hours to compare with.")
+            raise UsageError(
+                "No server's life is recorded in this window, so there are no hours to compare with. "
+                "A server records a minute when it is over, and the last part when it stops."
+            )
     if options.form == "csv":
         print(as_csv(options.by, report), end="")
     elif options.form == "json":

@@ -4,7 +4,7 @@ const $ = (id) => document.getElementById(id);
 const STAGES = ["read", "parse", "guard", "tokenise", "wait", "prefill", "decode", "frame", "write"];
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 const SECONDS = 60;
-let service = null, moment = null, minute = null, columns = {}, came = 0, paused = false, chosen = "first_token";
+let service = null, moment = null, minute = null, budgets = [], columns = {}, came = 0, paused = false, chosen = "first_token";
 
 // Numbers as people read them.
 const time = (s) => !isFinite(s) ? "–" : s < 0.001 ? `${Math.round(s * 1e6)} µs` : s < 0.1 ? `${+(s * 1e3).toPrecision(2)} ms`
@@ -62,7 +62,10 @@ function cells(made, values) {
   });
 }
 function keep(table, keys) {
-  for (const one of [...(table.tBodies[0] || table.createTBody()).rows]) if (!keys.includes(one.dataset.key)) one.remove();
+  const body = table.tBodies[0] || table.createTBody();
+  for (const one of [...body.rows]) if (!keys.includes(one.dataset.key)) one.remove();
+  const known = [...body.rows].map((one) => one.dataset.key), wanted = keys.filter((key) => known.includes(key));
+  if (wanted.some((key, i) => key !== known[i])) for (const key of wanted) body.append([...body.rows].find((one) => one.dataset.key === key));
 }
 
 function bar(id, parts, colours, unit) {
@@ -96,6 +99,7 @@ function showMinute() {
   bar("stages", m.stages_us, STAGES.map((_, i) => `--s${i}`), "no request has ended yet");
   showCounts();
   showPrograms();
+  showTenants();
 }
 
 function showCounts() {
@@ -118,21 +122,54 @@ function showCounts() {
   for (const [key, text, n] of rows) cells(row($("promises"), key, text), [[count(n), n ? "" : "quiet"]]);
 }
 
+// A row with a bar below its name; `share` of it is filled, in per cent.
+function metered(table, key, label, share, classes, values) {
+  const line = row(table, key, label);
+  let meter = line.cells[0].querySelector(".meter");
+  if (!meter) {
+    meter = node("span");
+    meter.append(node("span"));
+    line.cells[0].append(meter);
+  }
+  meter.className = `meter ${classes}`;
+  meter.firstChild.style.width = `${Math.min(100, share)}%`;
+  cells(line, values);
+}
+
+const WHO = { _idle: "idle", _anyone: "without a key", _other: "all others" };
+function showTenants() {
+  const spent = minute.tenants_us || {}, whole = total(spent), told = Object.keys(spent).filter((name) => spent[name]);
+  $("s-tenants").hidden = !told.some((name) => !name.startsWith("_")) && !budgets.length;
+  const first = told.sort((a, b) => (a === "_idle") - (b === "_idle") || spent[b] - spent[a]), names = first.slice(0, 12);
+  if (first.length > 12) names[11] = "_idle";
+  keep($("tenants"), names);
+  for (const name of names) {
+    const share = whole ? 100 * spent[name] / whole : 0;
+    metered($("tenants"), name, WHO[name] || name, share, name === "_idle" ? "other" : "", [[`${share.toFixed(1)} %`], [time(spent[name] / 1e6), "quiet"]]);
+  }
+}
+
+const LIMITS = { requests_per_minute: "requests a minute", tokens_per_minute: "tokens a minute", concurrent: "at once", compute_us_per_day: "compute today" };
+function showBudgets() {
+  $("s-budgets").hidden = !budgets.length;
+  keep($("budgets"), budgets.map(([name, limit]) => `${name} ${limit}`));
+  for (const [name, limit, used, most] of budgets) {
+    const share = 100 * used / most, say = limit === "compute_us_per_day" ? (us) => time(us / 1e6) : count;
+    metered($("budgets"), `${name} ${limit}`, `${name}, ${LIMITS[limit] || limit}`, share, share >= 90 ? "near" : "", [[`${say(used)} of ${say(most)}`]]);
+  }
+  const full = budgets.filter(([, , used, most]) => used >= most).length;
+  $("full").textContent = full ? `${full} used up` : "";
+  $("full").className = full ? "tag bad" : "tag";
+}
+
 function showPrograms() {
   const steps = minute.steps, whole = total(steps), names = Object.keys(steps).filter((n) => steps[n]).sort((a, b) => steps[b] - steps[a]);
   const table = $("programs");
   keep(table, names.length ? names : ["none"]);
   if (!names.length) cells(row(table, "none", "no step in the last minute"), []);
   for (const name of names) {
-    const line = row(table, name, name), share = 100 * steps[name] / whole;
-    let meter = line.cells[0].querySelector(".meter");
-    if (!meter) {
-      meter = node("span", undefined, name === service.fallback ? "meter other" : "meter");
-      meter.append(node("span"));
-      line.cells[0].append(meter);
-    }
-    meter.firstChild.style.width = `${share}%`;
-    cells(line, [[`${share.toFixed(1)} %`], [`${count(steps[name])} steps`, "quiet"]]);
+    const share = 100 * steps[name] / whole, classes = name === service.fallback ? "other" : "";
+    metered(table, name, name, share, classes, [[`${share.toFixed(1)} %`], [`${count(steps[name])} steps`, "quiet"]]);
   }
   const hits = whole ? 100 * (1 - (steps[service.fallback] || 0) / whole) : NaN;
   $("hits").textContent = whole ? `${hits.toFixed(1)} % hits` : "";
@@ -284,6 +321,7 @@ function listen() {
     if (!paused) drawHeat();
   });
   on("minute", (data) => { if (!paused) { minute = data; showMinute(); } });
+  on("budgets", (data) => { if (!paused) { budgets = data; showBudgets(); } });
   on("moment", (data) => {
     if (paused) return;
     moment = data;

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.guard.overflow import MARKER, newest_turns, without_repeats
+from zerolayer.guard.prompts.overflow import MARKER, newest_turns, without_repeats
 from zerolayer.wire.schema import Message
 
 

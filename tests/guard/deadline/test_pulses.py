@@ -1,0 +1,86 @@
+"""What load does to those who are admitted, to bookings and to the engine's use, in fake time."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from costed import Costed, Engine
+from simulation import LIMITS, MS, Client, Simulation, work
+
+from zerolayer.model.cost import Prices
+
+PULSE = 64
+BUNDLED = Engine()
+QUICK = Engine(one=5.0, full=5.3, chunk=3.0)
+
+
+def _pulse(engine: Engine, seed: int = 1, **given: int) -> Costed:
+    service = Costed(engine, seed, **given)
+    for name in range(PULSE):
+        service.come(name, service.now + name * 200_000)
+    service.run()
+    return service
+
+
+def _ratio(clients: list[Client]) -> float:
+    """P99 over P50 of the time from the send of the attempt that was admitted to the end."""
+    whole = sorted(client.ended_ns - client.admitted_ns for client in clients)
+    return whole[int(len(whole) * 0.99)] / statistics.median(whole)
+
+
+@pytest.mark.parametrize("engine", [BUNDLED, QUICK])
+def test_a_pulse_is_served_with_one_refusal_at_most_and_all_who_can_be_are_booked(engine):
+    clients = _pulse(engine).done
+    assert [client.outcome for client in clients] == ["served"] * PULSE
+    assert max(len(client.refusals) for client in clients) == 1
+    assert sum(client.booked for client in clients) == 3 * engine.slots
+
+
+@pytest.mark.parametrize("engine", [BUNDLED, QUICK])
+def test_the_engine_hardly_rests_while_a_pulse_is_served(engine):
+    service = _pulse(engine)
+    span = max(client.ended_ns for client in service.done) - min(client.admitted_ns for client in service.done)
+    assert PULSE / (span / 1e9) > 0.75 * engine.capacity(service.tokens)
+
+
+def test_who_is_promised_more_than_it_needs_is_served_in_reasonable_time_too():
+    service = _pulse(BUNDLED, promised=153)
+    span = max(client.ended_ns for client in service.done) - min(client.admitted_ns for client in service.done)
+    assert PULSE / (span / 1e9) > 0.6 * BUNDLED.capacity(service.tokens)
+
+
+@pytest.mark.parametrize("engine", [BUNDLED, QUICK])
+def test_those_of_a_pulse_that_are_admitted_take_about_as_long_as_each_other(engine):
+    assert _ratio([client for client in _pulse(engine).done if not client.refusals]) < 1.3
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_under_overload_the_engine_is_used_and_hardly_anybody_waits_inside(seed):
+    service, rate = Costed(BUNDLED, seed), BUNDLED.capacity(64)
+    when, first = service.now, service.now
+    for name in range(150):
+        when += int(service.random.expovariate(1.5 * rate) * 1e9)
+        service.come(name, when)
+    service.run()
+    served = [client for client in service.done if client.outcome == "served"]
+    span = max(client.ended_ns for client in served) - first
+    assert service.broken == []
+    assert len(served) / (span / 1e9) > 0.85 * rate
+    assert statistics.quantiles([client.waited_ns for client in served], n=10)[-1] < 400 * MS
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4, 16])
+def test_bookings_do_not_starve_who_comes_only_once(slots):
+    prices = Prices(5 * MS, (0, 5 * MS), 5 * MS, 1.05, 10 * MS)
+    simulation = Simulation(slots, prices, 1, lazy=0.9)
+    service_ns, when = (5 + 5 * 20 / slots) * MS, simulation.now
+    for number in range(600):
+        when += int(simulation.random.expovariate(2.5) * service_ns)
+        once = number % 2 == 0
+        tries, late = (1, None) if once else (3, 2 * MS)
+        name = 7 * number + once
+        simulation.arrive(Client(name, work(1, 20, prices), LIMITS, late, tries=tries), when)
+    simulation.run()
+    assert simulation.broken == []
+    assert sum(client.outcome == "served" and client.name % 7 == 1 for client in simulation.done) >= 3
