@@ -77,9 +77,9 @@ def router(site: Site, contract: Contract) -> Routes:
     table = {
         "/echo": {"POST": lambda exchange: exchange.reply(200, _JSON, ANSWER)},
         "/v1/chat/completions": {"POST": generator.chat},
-        "/v1/generate": {"POST": Inference(generator, HttpFraming(), decoder, None, guard).generate},
+        "/v1/generate": {"POST": Inference(generator, HttpFraming(), decoder, None, guard, b"").generate},
     }
-    methods = inference_methods(Inference(generator, GrpcFraming(), decoder, None, guard))
+    methods = inference_methods(Inference(generator, GrpcFraming(), decoder, None, guard, b""))
     methods["/bench.Door/Say"] = Method(lambda call, _: call.finish(ANSWER))
     calls = Calls(methods, time.monotonic_ns, site.limits.body_bytes)
     return Routes(Gate(local_hosts("127.0.0.1"), media=BODY_MEDIA), table, calls)
