@@ -113,7 +113,9 @@ def test_whoever_tells_no_load_is_no_node(node, asker, load) -> None:
     assert asker.ask(node.url, 7, named=True) is None
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"epoch":"x"}', b"\xff" * 100, b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"epoch":"x"}', b"\xff" * 100, b"[" * 100_000, b'{"x":' + b"[" * 100_000]
+)
 def test_a_list_that_is_none_makes_its_teller_no_node(node, asker, body) -> None:
     node.body = body
     assert asker.ask(node.url, 1, named=True) is None

@@ -84,7 +84,7 @@ class Asker:
             return None
         try:
             word = self._converse(connection, epoch, named=named)
-        except (OSError, ValueError, http.client.HTTPException):
+        except (OSError, ValueError, RecursionError, http.client.HTTPException):
             word = None
         if word is None or self._closed:
             connection.close()
@@ -105,7 +105,7 @@ class Asker:
         return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
 
     def _converse(self, connection: http.client.HTTPConnection, epoch: int, *, named: bool) -> Word | None:
-        """Raises ``OSError``, ``ValueError``, ``HTTPException``."""
+        """Raises ``OSError``, ``ValueError``, ``RecursionError``, ``HTTPException``."""
         connection.request("GET", "/readyz")
         reply = connection.getresponse()
         reply.read(_BODY_BYTES)
