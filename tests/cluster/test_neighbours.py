@@ -11,7 +11,8 @@ import pytest
 from zerolayer.cluster.directory import Directory, Found
 from zerolayer.cluster.membership import Listed, NodeList
 from zerolayer.cluster.neighbours import Neighbours
-from zerolayer.cluster.question import Asker, Load, Word
+from zerolayer.cluster.question import Asker, Word
+from zerolayer.wire.load import Load
 
 OWN = Listed("http://127.0.0.1:9", "ready")
 
