@@ -210,6 +210,14 @@ def test_a_collector_that_is_gone_costs_spans_and_nothing_else():
     assert traces.sent == 0
 
 
+def test_a_header_that_cannot_be_sent_costs_spans_and_not_the_thread(collector):
+    traces = Traces(1.0, {}, Collector(collector.url, {"a": "b\nc"}).post, every_s=0.01)
+    for dropped in (1, 2):
+        traces.take(entry(), None)
+        expect_soon(lambda dropped=dropped: traces.dropped == dropped)
+    traces.close()
+
+
 def test_a_client_that_left_is_no_error_of_the_server():
     bodies: list[bytes] = []
     traces = Traces(1.0, {}, bodies.append, every_s=60)

@@ -19,6 +19,7 @@ from zerolayer.client.errors import BadReply, CutStream, DeadlinePassed, NotReac
 from zerolayer.client.request import Options, Question
 from zerolayer.client.service import Clocks
 from zerolayer.client.transport import get
+from zerolayer.client.vocabulary import Held
 
 HI = [{"role": "user", "content": "Hi"}]
 
@@ -296,3 +297,19 @@ def test_a_path_that_is_not_there_is_a_refusal(scripted, http) -> None:
     address = Address.parse(scripted(http.whole("404 Not Found", b"{}")).url)
     with pytest.raises(Refused, match="status 404"):
         get(address, "/live", Patience(10, None, time.monotonic_ns))
+
+
+def test_token_ids_are_sent_under_the_vocabulary_that_they_are_of_though_another_one_comes_meanwhile() -> None:
+    def encode(_text: str) -> list[int]:
+        held.take(0, 200, '"new"', lambda _: [2])
+        return [1]
+
+    held = Held(encode, '"old"', time.monotonic_ns())
+
+    async def run() -> None:
+        async with AsyncClient("http://127.0.0.1:9", protocol="schema") as client:
+            client._vocabularies["m"] = held
+            ask = await client._ask_of(Question(Options("m"), prompt="x" * 5_000), None)
+        assert ask.headers["x-zl-vocabulary"] == '"old"'
+
+    asyncio.run(run())

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolayer.client.call import Call, GiveUp, Head, Send, Wait
-from zerolayer.client.nodes import Load, Nodes
+from zerolayer.client.nodes import Nodes
 from zerolayer.client.retry import NS_PER_MS, RetryBudget, RetryPolicy
 from zerolayer.client.statistics import Tally
+from zerolayer.wire.load import Load
 
 MS = NS_PER_MS
 END = 10_000 * MS

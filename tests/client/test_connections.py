@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -245,5 +246,22 @@ def test_an_address_that_takes_no_connections_is_left_soon() -> None:
                 await ask(connections, f"http://{host}:{port}")
             assert not caught.value.sent
             connections.close()
+
+    asyncio.run(run())
+
+
+def test_whoever_waits_for_the_attempt_of_another_waits_no_longer_than_he_may(monkeypatch) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.sleep(60)
+
+    async def run() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never)
+        connections, address = Connections(None, True, Life(connect_within_s=0.2)), Address.parse("http://127.0.0.1:9")
+        begun_s = time.monotonic()
+        soon, later = Patience(10, time.monotonic_ns() + 50_000_000, time.monotonic_ns), PATIENCE
+        asked = [connections.send(address, "GET", "/", {}, b"", patience) for patience in (*[later] * 20, soon)]
+        errors = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(error) for error in errors] == [NotReachable] * 20 + [DeadlinePassed]
+        assert time.monotonic() - begun_s < 2  # and not 20 attempts, one after the other
 
     asyncio.run(run())

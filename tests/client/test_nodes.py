@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.client.nodes import LONGEST_PAUSE_NS, Load, Nodes
+from zerolayer.client.nodes import LONGEST_PAUSE_NS, Nodes
+from zerolayer.wire.load import Load
 
 MS = 1_000_000
 NAMES = ["a", "b", "c"]

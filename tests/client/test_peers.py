@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from client.http2_server import soon
 from zerolayer import AsyncClient
 from zerolayer.client.errors import BadReply
-from zerolayer.client.nodes import Load
 from zerolayer.client.peers import Peer, peers
 from zerolayer.client.retry import RetryPolicy
 from zerolayer.client.service import Clocks, Limits, Service
+from zerolayer.wire.load import Load
 
 HI = [{"role": "user", "content": "Hi"}]
 

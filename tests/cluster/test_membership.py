@@ -108,6 +108,13 @@ def test_a_node_is_listed_under_what_it_calls_itself_and_only_once(members) -> N
     assert listed(members) == {OWN: "ready", "http://node-a:8000": "ready"}
 
 
+def test_a_node_that_nobody_named_cannot_take_another_s_name(members) -> None:
+    members.hear([B], 0)
+    members.answered(A, 0, "", WORD, ready=True)
+    members.answered(B, 1, A, WORD, ready=False)
+    assert listed(members) == {OWN: "ready", A: "ready", B: "unready"}
+
+
 def test_a_node_that_finds_itself_in_a_source_is_nobody_else(members) -> None:
     members.answered(A, 0, OWN, WORD, ready=False)
     assert listed(members) == {OWN: "ready"}

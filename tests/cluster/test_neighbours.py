@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from zerolayer.cluster.directory import Directory, Found
-from zerolayer.cluster.membership import Listed
+from zerolayer.cluster.membership import Listed, NodeList
 from zerolayer.cluster.neighbours import Neighbours
-from zerolayer.cluster.question import Asker
+from zerolayer.cluster.question import Asker, Word
+from zerolayer.wire.load import Load
 
 OWN = Listed("http://127.0.0.1:9", "ready")
 
@@ -91,6 +92,23 @@ def test_a_source_that_hangs_keeps_nobody_from_announcing_himself(start) -> None
     assert source.asked.wait(10)
     neighbours._asker.ask = lambda dial, epoch, *, named: asked.append(dial)
     asked: list[str] = []
-    neighbours.announced("http://127.0.0.1:1")
+    neighbours.announced("http://127.0.0.1:1", proven=False)
     soon(lambda: asked == ["http://127.0.0.1:1"])
     source.go_on.set()
+
+
+@pytest.mark.parametrize("proven", [True, False])
+def test_others_are_asked_because_of_a_node_s_list_only_if_it_proved_to_be_a_node(start, proven) -> None:
+    teller, told = "http://127.0.0.1:1", "http://127.0.0.1:2"
+    nodes = NodeList(5, teller, (Listed(teller, "ready"), Listed(told, "ready")))
+    asked = []
+
+    def ask(dial: str, epoch: int, *, named: bool) -> Word:
+        asked.append(dial)
+        return Word(True, "", Load(1, 0, 1.0, 5), nodes)
+
+    neighbours = start()
+    neighbours._asker.ask = ask
+    neighbours.announced(teller, proven=proven)
+    soon(lambda: asked.count(teller) == 2)
+    assert (told in asked) is proven

@@ -163,6 +163,15 @@ def test_several_answers_or_a_form_are_no_draft(serve):
     assert (reply.status, reply.error["param"]) == (400, "max_tokens")
 
 
+def test_a_draft_holds_nobody_up_with_a_grammar_that_it_does_not_need(serve):
+    service = serve()
+    compiled = []
+    service.server.guard.reader.grammars.of = compiled.append
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+    reply = service.ask(chat(TEXT, max_tokens=0, tools=[tool], tool_choice="required"))
+    assert (reply.status, compiled) == (200, [])
+
+
 def test_a_booking_is_given_back_for_others_to_have(serve):
     service = held(serve, slots=1)
     with service.connect() as client:

@@ -124,10 +124,10 @@ def test_a_node_that_dies_is_away_on_the_lists_of_the_others(serve) -> None:
 def test_without_keys_nobody_makes_a_server_ask_at_another_address_than_his_own(serve, name) -> None:
     service = serve()
     told = []
-    service.server.nodes._neighbours.announced = told.append
+    service.server.nodes._neighbours.announced = lambda address, *, proven: told.append((address, proven))
     assert service.ask(get(PATH, "x-zl-node: " + name)).status == 200
     assert service.ask(get(PATH, "x-zl-node: http://127.0.0.1:1")).status == 200
-    assert told == ["http://127.0.0.1:1"]
+    assert told == [("http://127.0.0.1:1", False)]
 
 
 def test_nodes_find_one_another_by_dns_and_go_on_when_it_is_gone(serve, name_server) -> None:
@@ -191,10 +191,10 @@ def test_nodes_with_keys_let_one_another_in_and_nobody_without(serve, keys) -> N
 def test_a_client_s_key_announces_nobody(serve, keys) -> None:
     service = serve(key_set=keys["set"])
     told = []
-    service.server.nodes._neighbours.announced = told.append
+    service.server.nodes._neighbours.announced = lambda address, *, proven: told.append((address, proven))
     for key in ("client", "node"):
         service.ask(get(PATH, f"authorization: Bearer {keys[key]}", f"x-zl-node: http://127.0.0.1:{key == 'node':d}"))
-    assert told == ["http://127.0.0.1:1"]
+    assert told == [("http://127.0.0.1:1", True)]
 
 
 def test_a_node_s_key_goes_only_where_the_operator_said(serve, keys, monkeypatch) -> None:

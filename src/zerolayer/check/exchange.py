@@ -12,6 +12,7 @@ from zerolayer.client.errors import BadReply
 from zerolayer.client.sse import EventReader
 
 MAX_WAIT_MS = 10**9
+HEAD_FIELDS = (b"retry-after-ms", b"retry-after", b"server", b"content-type")  # what ``fill_head`` looks at
 
 
 @dataclass(frozen=True)

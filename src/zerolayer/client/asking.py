@@ -14,10 +14,10 @@ from zerolayer.client.connections import Connections
 from zerolayer.client.errors import BadReply, BrokenReply, ClientError, DeadlinePassed, NotReachable
 from zerolayer.client.exchange import Exchange, read_all
 from zerolayer.client.forms import Ask
-from zerolayer.client.nodes import Load
 from zerolayer.client.peers import NODES, peers
 from zerolayer.client.retry import NS_PER_MS
 from zerolayer.client.service import NS_PER_S, Going, Service
+from zerolayer.wire.load import Load
 
 NO_NODE: Final = "No node could be asked in time: all are left out because they did not answer."
 _ASIDE_S: Final = 5.0  # for what nobody waits for

@@ -174,10 +174,10 @@ class AsyncClient:
             question.prompt is not None
             and (token_ids := await self._tokeniser(question.options.model, end_ns)) is not None
         ):
+            etag = self._vocabularies[question.options.model].etag  # of these ids; another one may come meanwhile
             long = len(question.prompt) > _LONG_TEXT
             ids = await asyncio.to_thread(token_ids, question.prompt) if long else token_ids(question.prompt)
-            held = self._vocabularies[question.options.model]
-            question = replace(question, headers={**question.headers, "x-zl-vocabulary": held.etag})
+            question = replace(question, headers={**question.headers, "x-zl-vocabulary": etag})
         message = encode(question, ids)
         if message is None:
             return plain.ask(question)

@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from zerolayer.client.nodes import Load, Nodes
+from zerolayer.client.nodes import Nodes
 from zerolayer.client.retry import NS_PER_MS, RetryBudget, RetryPolicy, backoff_ns, promised_ns
 from zerolayer.client.statistics import Attempts, Tally
+from zerolayer.wire.load import Load
 
 AWAY_NS: Final = 1_000_000_000  # how long a node is left out that says 503 and no time
 LOOK_NS: Final = 20_000_000  # between two looks whether a node is back that another call is trying

@@ -116,11 +116,14 @@ class _Pool:
         while True:
             if (found := self._best(SPREAD)) is not None:
                 return found
-            async with self._opening:
+            await self._turn(patience)
+            try:
                 if (found := self._best(SPREAD)) is not None:
                     return found
                 if len(self._connections) < CONNECTIONS:
                     return await self._open(patience)
+            finally:
+                self._opening.release()
             if (found := self._best(1 << 31)) is not None:
                 return found
             self._room.clear()
@@ -134,6 +137,15 @@ class _Pool:
     def close(self) -> None:
         for connection in self._connections:
             connection.close()
+
+    async def _turn(self, patience: Patience) -> None:
+        """Take ``_opening``. Whoever waits for another one's attempt waits no longer than for his own."""
+        try:
+            async with asyncio.timeout(patience.at_most(self._life.connect_within_s).left_s()):
+                await self._opening.acquire()
+        except TimeoutError as error:
+            patience.left_s()  # says so where it was the deadline
+            raise self._address.unreachable(error) from None
 
     def _best(self, most: int) -> Http2Connection | None:
         self._connections = [each for each in self._connections if each.open]

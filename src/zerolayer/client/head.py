@@ -10,7 +10,7 @@ from typing import Any, Final
 from zerolayer.client.call import Head
 from zerolayer.client.errors import BadReply, Refused
 from zerolayer.client.http1 import CHECK
-from zerolayer.client.nodes import Load
+from zerolayer.wire.load import Load
 
 TICKET_CHARACTERS: Final = 64
 _SECONDS: Final = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,9}))?", re.ASCII)

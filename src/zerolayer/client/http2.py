@@ -99,7 +99,10 @@ class _Block:
 
 
 class Http2Client:
-    """One connection. ``take`` gives the bytes to write; the first are the preface. ``open``: takes more requests."""
+    """One connection. ``take`` gives the bytes to write; the first are the preface.
+
+    ``open``: it takes more requests, ``most`` at once. ``greeted``: the server has said what it takes.
+    """
 
     def __init__(self, decoder: Any) -> None:
         """``decoder`` is an ``hpack.Decoder``."""
@@ -108,9 +111,9 @@ class Http2Client:
         self._decoder = decoder
         self._streams: dict[int, _Stream] = {}
         self._next_id = 1
-        self._greeted = False
+        self.greeted = False
         self._first_window = self._window = WINDOW
-        self._buffer = bytearray()
+        self._unread = b""
         self._block: _Block | None = None
         self._returned = 0  # bytes of the connection's room that were read and not given back
         self._waiting: deque[int] = deque()  # streams with bytes that no window has let through
@@ -132,10 +135,14 @@ class Http2Client:
 
     def request(self, fields: Fields, body: bytes) -> int:
         """Ask; the number of the request, which is in its events. ``fields`` begin with the pseudo-headers."""
+        return self.ask(head_block(fields), body)
+
+    def ask(self, block: bytes, body: bytes) -> int:
+        """The same for fields that are a ``head_block`` already."""
         stream_id, self._next_id = self._next_id, self._next_id + 2
         if self._next_id > LARGEST_WINDOW:
             self.open = False
-        self._out += head_frames(stream_id, head_block(fields), ended=not body)
+        self._out += head_frames(stream_id, block, ended=not body)
         self._streams[stream_id] = _Stream(self._first_window, memoryview(body))
         if body:
             self._waiting.append(stream_id)
@@ -163,26 +170,23 @@ class Http2Client:
 
     def receive(self, data: bytes) -> list[Event]:
         """Take what the network delivered. Raises ``BadReply`` for what is no HTTP/2; the connection is then over."""
-        self._buffer += data
-        at = 0
+        buffer, at = self._unread + data if self._unread else data, 0
         try:
-            while len(self._buffer) - at >= HEADER_BYTES:
-                head = self._buffer[at : at + HEADER_BYTES]
-                size = int.from_bytes(head[:3], "big")
-                if size > FRAME_BYTES or (not self._greeted and head[3] != Kind.SETTINGS):
+            while len(buffer) - at >= HEADER_BYTES:
+                size, kind = int.from_bytes(buffer[at : at + 3]), buffer[at + 3]
+                if size > FRAME_BYTES or (not self.greeted and kind != Kind.SETTINGS):
                     raise ConnectionFault(Code.FRAME_SIZE_ERROR)
                 end = at + HEADER_BYTES + size
-                if end > len(self._buffer):
+                if end > len(buffer):
                     break
-                self._on_frame(
-                    head[3], head[4], word(bytes(head[5:])) & LARGEST_WINDOW, bytes(self._buffer[end - size : end])
-                )
+                stream_id = int.from_bytes(buffer[at + 5 : at + HEADER_BYTES]) & LARGEST_WINDOW
+                self._on_frame(kind, buffer[at + 4], stream_id, buffer[end - size : end])
                 at = end
         except ConnectionFault as fault:
             self._out += goaway(0, fault.code)
             self.open = False
             raise BadReply("The other side does not speak HTTP/2 as it should.") from None
-        del self._buffer[:at]
+        self._unread = buffer[at:]
         events, self._events = self._events, []
         return events
 
@@ -276,7 +280,7 @@ class Http2Client:
             raise ConnectionFault(Code.COMPRESSION_ERROR) from None
 
     def _on_settings(self, flags: int, payload: bytes) -> None:
-        self._greeted = True
+        self.greeted = True
         if flags & ACK:
             return
         window = read_settings(payload)

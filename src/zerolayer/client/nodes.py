@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final
+
+from zerolayer.wire.load import Load
 
 NS_PER_MS: Final = 1_000_000
 LOAD_BOUND: Final = 1.25  # times the mean of what this client has under way: above it, affinity yields
@@ -17,29 +19,6 @@ FRESH_NS: Final = 1_000_000_000  # an older word is no reason to look beyond a b
 GAIN_NS: Final = 20_000_000  # nor is a start that is hardly earlier
 FIRST_PAUSE_NS: Final = 100_000_000
 LONGEST_PAUSE_NS: Final = 1_000_000_000  # a node that is back is found within this time
-
-
-@dataclass(frozen=True)
-class Load:
-    """``x-zl-load``: free slots, milliseconds to the next free one, share of full speed, number of the peers' list."""
-
-    free: int = 1
-    next_ms: int = 0
-    derate: float = 1.0
-    epoch: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """``free=12;next_ms=0;derate=1.00;epoch=7``, in any order, with members that are not known; else None."""
-        members = dict(part.strip().split("=", 1) for part in text.split(";") if "=" in part)
-        try:
-            free, next_ms = int(members["free"][:9]), int(members["next_ms"][:9])
-            derate, epoch = float(members.get("derate", "1")[:9]), int(members.get("epoch", "0")[:18])
-        except (KeyError, ValueError):
-            return None
-        if free < 0 or next_ms < 0 or not 0 < derate < 1000 or epoch < 0:
-            return None
-        return cls(free, next_ms, derate, epoch)
 
 
 @dataclass

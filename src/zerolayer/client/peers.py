@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zerolayer.client.head import json_object
-from zerolayer.client.nodes import Load
+from zerolayer.wire.load import Load
 
 NODES: Final = "/v1/nodes"
 _MOST: Final = 1024  # nodes that a client keeps

@@ -13,10 +13,11 @@ from zerolayer.client.address import Address, Patience
 from zerolayer.client.call import Call
 from zerolayer.client.errors import InvalidAddress
 from zerolayer.client.forms import Ask
-from zerolayer.client.nodes import Load, Nodes
+from zerolayer.client.nodes import Nodes
 from zerolayer.client.peers import Peer
 from zerolayer.client.retry import NS_PER_MS, RetryBudget, RetryPolicy
 from zerolayer.client.statistics import Tally
+from zerolayer.wire.load import Load
 
 NS_PER_S: Final = 1_000_000_000
 

@@ -81,9 +81,10 @@ class Directory:
     def _ask(self, kept: _Kept, now_ns: int) -> None:
         try:
             found = kept.source.look()
-        except DiscoveryError as error:
+        except Exception as error:  # noqa: BLE001 - a defect in one source must not end the looking for good
             if not kept.failing:
-                _log.warning("%s: %s; its %d nodes are kept", kept.source.name, error.message, len(kept.addresses))
+                why = error.message if isinstance(error, DiscoveryError) else type(error).__name__
+                _log.warning("%s: %s; its %d nodes are kept", kept.source.name, why, len(kept.addresses))
             kept.failing, kept.due_ns = True, now_ns + int(SOONEST_S * _NS_PER_S)
             return
         if kept.failing:

@@ -54,7 +54,8 @@ class EndpointSlices:
         if not service or "/" in service or settings.keys() - {"port", "scheme", "api"}:
             raise ValueError
         scheme, api = settings.get("scheme", "http"), settings.get("api", "")
-        if scheme not in _SCHEMES or urlsplit(api or "http://").scheme not in _SCHEMES:
+        server = urlsplit(api or "http://")
+        if scheme not in _SCHEMES or server.scheme not in _SCHEMES or server.port == 0:  # a port that is none raises
             raise ValueError
         return cls(parts.netloc, service, settings.get("port", ""), scheme, api)
 
@@ -68,12 +69,12 @@ class EndpointSlices:
         base, headers, tls = self._server(os.environ)
         try:
             addresses = tuple(self._addresses(fetch(base, path, headers, tls)))
-        except (AttributeError, KeyError, TypeError):
+        except (AttributeError, LookupError, TypeError, ValueError):
             raise DiscoveryError("the API's answer is no list of EndpointSlices") from None
         return Found(tuple(dict.fromkeys(addresses)), _FRESH_S)
 
     def _addresses(self, slices: Any) -> Iterator[str]:
-        """Raises ``AttributeError``, ``KeyError``, ``TypeError`` for another shape."""
+        """Raises ``AttributeError``, ``LookupError``, ``TypeError``, ``ValueError`` for another shape."""
         for each in slices["items"]:
             port = self._port_of(each.get("ports") or [])
             for endpoint in each.get("endpoints") or []:

@@ -1,8 +1,10 @@
 """Who else is there, by what each node says of itself. Pure: no clock, no sockets, no threads.
 
 Every node keeps such a list and none is its seed: addresses come from the operator's sources, from nodes that announce
-themselves, and from the lists of nodes that are known already. An address that somebody else named is told on only
-once it has answered. What a list says of a node is what that node said itself, when it was last asked.
+themselves, and from the lists of nodes that are trusted: those that the operator named, and those that proved to be
+nodes when they announced themselves. So a stranger can announce himself where nobody needs a key, and nobody else. An
+address that somebody else named is told on only once it has answered. What a list says of a node is what that node
+said itself, when it was last asked.
 """
 
 from __future__ import annotations
@@ -92,10 +94,14 @@ class NodeList(msgspec.Struct, frozen=True):
 
 @dataclass
 class Peer:
-    """One address that is asked. ``says`` is what the node there calls itself; ``named`` by the operator."""
+    """One address that is asked. ``says`` is what the node there calls itself; ``named`` by the operator.
+
+    ``proven``: it announced itself with a node's key or a certificate.
+    """
 
     dial: str
     named: bool
+    proven: bool = False
     says: str = ""
     state: State = State.UNHEARD
     misses: int = 0
@@ -109,6 +115,11 @@ class Peer:
     def address(self) -> str:
         """Under which clients reach it."""
         return self.says or self.dial
+
+    @property
+    def trusted(self) -> bool:
+        """Whether others are asked because it tells of them."""
+        return self.named or self.proven
 
     def line(self, now_ns: int) -> Listed:
         """What the list says of it."""
@@ -134,12 +145,14 @@ class Membership:
         for dial in wanted:
             self._add(dial, now_ns, named=True)
 
-    def hear(self, addresses: Iterable[str], now_ns: int) -> None:
-        """Addresses that other nodes told of, or that announced themselves."""
+    def hear(self, addresses: Iterable[str], now_ns: int, *, proven: bool = False) -> None:
+        """Addresses that other nodes told of, or that announced themselves, ``proven`` to be a node's."""
         known = {peer.says for peer in self._peers.values()}
         for dial in _clean(addresses):
             if dial not in known:
                 self._add(dial, now_ns, named=False)
+            if proven and dial in self._peers:
+                self._peers[dial].proven = True
 
     def next_ns(self) -> int | None:
         """When somebody should be asked next; None when nobody, or all are being asked."""
@@ -157,7 +170,8 @@ class Membership:
         peer = self._peers.get(dial)
         if peer is None:
             return
-        peer.says = says if _ADDRESS.fullmatch(says) else ""
+        if peer.named:  # the others are asked under the name that they told themselves, and could take another's
+            peer.says = says if _ADDRESS.fullmatch(says) else ""
         peer.word, peer.told_ns, peer.misses = word, now_ns, 0
         self._move(peer, Event.READY if ready else Event.UNREADY, now_ns)
         peer.due_ns = now_ns + self._pause_ns

@@ -59,10 +59,13 @@ class Neighbours:
         """Begin to ask."""
         self._thread.start()
 
-    def announced(self, address: str) -> None:
-        """A node told its address; whether it is one is found out by asking there. Any thread."""
+    def announced(self, address: str, *, proven: bool) -> None:
+        """A node told its address; whether it is one is found out by asking there. Any thread.
+
+        ``proven``: it showed that it is of this fleet, so that it is believed what it tells of others.
+        """
         if self._mailbox.qsize() < _LETTERS:
-            self._mailbox.put(lambda now_ns: self._members.hear([address], now_ns))
+            self._mailbox.put(lambda now_ns: self._members.hear([address], now_ns, proven=proven))
 
     def changed(self) -> None:
         """What this node says of itself is new. Any thread."""
@@ -148,8 +151,9 @@ class Neighbours:
             said = peer.word
             if word.nodes is not None:
                 said = next((node for node in word.nodes.nodes if node.address == word.nodes.self), said)
-                living = [node.address for node in word.nodes.nodes if node.state in _LIVING]
-                self._members.hear(living, now_ns)
+                if peer.trusted:
+                    living = [node.address for node in word.nodes.nodes if node.state in _LIVING]
+                    self._members.hear(living, now_ns)
             self._members.answered(peer.dial, now_ns, word.says, word.of(said), ready=word.ready)
         if peer.state is not was and peer.address != self._asker.own:
             _log.log(_LEVELS[peer.state], "the node %s is %s, was %s", peer.address, peer.state.value, was.value)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from zerolayer.cluster.membership import Listed, NodeList
+from zerolayer.wire.load import Load
 
 PATH: Final = "/v1/nodes"
 NAME: Final = "x-zl-node"
@@ -20,15 +21,6 @@ _BODY_BYTES: Final = 1 << 20
 _HEADER_CHARACTERS: Final = 300
 _NAME_CHARACTERS: Final = 256
 _list = msgspec.json.Decoder(NodeList)
-
-
-class Load(msgspec.Struct, frozen=True):
-    """``x-zl-load``, as far as this room needs it."""
-
-    free: int
-    next_ms: int
-    derate: float
-    epoch: int
 
 
 @dataclass(frozen=True)
@@ -84,7 +76,7 @@ class Asker:
             return None
         try:
             word = self._converse(connection, epoch, named=named)
-        except (OSError, ValueError, http.client.HTTPException):
+        except (OSError, ValueError, RecursionError, http.client.HTTPException):
             word = None
         if word is None or self._closed:
             connection.close()
@@ -105,11 +97,11 @@ class Asker:
         return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
 
     def _converse(self, connection: http.client.HTTPConnection, epoch: int, *, named: bool) -> Word | None:
-        """Raises ``OSError``, ``ValueError``, ``HTTPException``."""
+        """Raises ``OSError``, ``ValueError``, ``RecursionError``, ``HTTPException``."""
         connection.request("GET", "/readyz")
         reply = connection.getresponse()
         reply.read(_BODY_BYTES)
-        load = parse_load(reply.headers.get("x-zl-load", ""))
+        load = Load.parse(reply.headers.get("x-zl-load", ""))
         if load is None or reply.status not in (200, 503):
             return None
         says = reply.headers.get(NAME, "")[:_HEADER_CHARACTERS]
@@ -126,16 +118,3 @@ class Asker:
         reply = connection.getresponse()
         body = reply.read(_BODY_BYTES)
         return _list.decode(body) if reply.status == 200 else None
-
-
-def parse_load(text: str) -> Load | None:
-    """``free=12;next_ms=0;derate=1.00;epoch=7`` in any order, with members that are not known; else None."""
-    members = dict(part.strip().split("=", 1) for part in text.split(";") if "=" in part)
-    try:
-        free, next_ms = int(members["free"][:9]), int(members["next_ms"][:9])
-        derate, epoch = float(members.get("derate", "1")[:9]), int(members.get("epoch", "0")[:18])
-    except (KeyError, ValueError):
-        return None
-    if free < 0 or next_ms < 0 or not 0 < derate < 1000 or epoch < 0:
-        return None
-    return Load(free, next_ms, derate, epoch)

@@ -6,14 +6,14 @@ been read. A draft has an empty answer, whose usage tells how much of it was kno
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from functools import partial
 
 import msgspec
 
 from zerolayer.errors import ZerolayerError
+from zerolayer.front.aside import Result, read_aside
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.stream import Form
@@ -36,39 +36,26 @@ class Drafts:
         self._dispatcher = dispatcher
         self._helper = helper
         self._answer = answer
-        self._loop = asyncio.get_running_loop()
 
     def begin(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
         """Take the draft's place. Raises as ``Guard.reserve_draft``."""
         reservation = self._guard.reserve_draft(request, arrival)
-        future = self._helper.submit(self._guard.reader.prompts, request)
-        exchange.on_gone = partial(self._give_up, future, reservation)
-        arrived = partial(self._tokenised, exchange, request, arrival, reservation)
-        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))
-
-    def _give_up(self, future: Future[list[Prompt]], reservation: Reservation) -> None:
-        future.cancel()
-        self._guard.release(reservation)
+        tokenised = partial(self._tokenised, exchange, request, arrival, reservation)
+        read_aside(self._helper, self._guard, exchange, request, reservation, tokenised)
 
     def _tokenised(
-        self,
-        exchange: Exchange,
-        request: Request,
-        arrival: Arrival,
-        reservation: Reservation,
-        future: Future[list[Prompt]],
+        self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation, result: Result
     ) -> None:
-        if exchange.on_gone is None:
-            return  # it has left, and its place with it
-        exchange.on_gone = None
+        """Whatever fails from here to the engine gives the place back."""
+        started = False
         try:
-            self._start(exchange, request, arrival, reservation, future.result()[0])
+            self._start(exchange, request, arrival, reservation, result()[0])
+            started = True
         except ZerolayerError as error:
-            self._guard.release(reservation)
             exchange.error(error)
-        except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
-            self._guard.release(reservation)
-            exchange.defect(error)
+        finally:
+            if not started:
+                self._guard.release(reservation)
 
     def _start(
         self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation, prompt: Prompt

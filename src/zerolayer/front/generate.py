@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from functools import partial
 
 import msgspec
 
 from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
+from zerolayer.front.aside import read_aside
 from zerolayer.front.choices import several
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.drafts import Drafts
@@ -150,30 +151,8 @@ class Generator:
     def _tokenise_aside(self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation) -> None:
         # Whoever brings a grammar that takes its time delays those who bring another one, and nobody else.
         aside = self._compiler if reservation.compiles else self._helper
-        future = aside.submit(self._guard.reader.prompts, request)
-        exchange.on_gone = partial(self._give_up, future, reservation)
-        arrived = partial(self._tokenised, exchange, request, arrival, reservation)
-        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(arrived, done))
-
-    def _give_up(self, future: Future[list[Prompt]], reservation: Reservation) -> None:
-        """The client left before its prompt was tokenised; the engine has not heard of it."""
-        future.cancel()
-        self._guard.release(reservation)
-
-    def _tokenised(
-        self,
-        exchange: Exchange,
-        request: Request,
-        arrival: Arrival,
-        reservation: Reservation,
-        future: Future[list[Prompt]],
-    ) -> None:
-        if exchange.on_gone is not None:  # else it has left, and its slot with it
-            exchange.on_gone = None
-            try:
-                self._tokenise(exchange, request, arrival, reservation, future.result)
-            except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
-                exchange.defect(error)
+        tokenised = partial(self._tokenise, exchange, request, arrival, reservation)
+        read_aside(aside, self._guard, exchange, request, reservation, tokenised)
 
     def _tokenise(
         self,

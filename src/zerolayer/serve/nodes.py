@@ -87,10 +87,10 @@ class NodeBook:
             self._looked_ns = now_ns
             self._looking = self._helper.submit(self._derating.look)
 
-    def announced(self, address: str) -> None:
-        """Another node told its address."""
+    def announced(self, address: str, proven: bool) -> None:
+        """Another node told its address; ``proven``: with a node's key or a certificate."""
         if self._neighbours is not None:
-            self._neighbours.announced(address)
+            self._neighbours.announced(address, proven=proven)
 
     def body(self) -> bytes:
         """The list, for ``GET /v1/nodes``."""

@@ -117,7 +117,7 @@ class Traces:
             )
             try:
                 self._post(body)
-            except (OSError, HTTPException):
+            except (OSError, ValueError, HTTPException):
                 self._not_sent += len(batch)
                 self._tell()
                 return
@@ -181,7 +181,7 @@ class Collector:
         self._headers = {**headers, "content-type": MEDIA, "user-agent": f"zerolayer/{zerolayer.__version__}"}
 
     def post(self, body: bytes) -> None:
-        """Send a body. Raises OSError and HTTPException, and OSError for an answer that is no 2xx."""
+        """Send a body. Raises OSError, for an answer that is no 2xx too, HTTPException, and ValueError for headers."""
         kind = HTTPSConnection if self._secure else HTTPConnection
         connection = kind(self._host, self._port, timeout=_PATIENCE_S)
         try:

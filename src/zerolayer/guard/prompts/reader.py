@@ -59,7 +59,7 @@ class Reader:
     def _prompt(self, request: Request) -> Prompt:
         """``tokenise``, and the oldest turns left out where the contract allows it."""
         shape, messages, ids = self.shape, self._messages(request), self.tokenise(request)
-        grammar = self.grammars.of(request)
+        grammar = None if request.fills_cache else self.grammars.of(request)  # nothing is answered, so nothing is held
         duplicates = len(request.messages) - len(messages)
         if shape.truncate and messages and not self._fits(request, len(ids)):
             # An answer of the default length is only wished for: at most half of the slot is kept free for it.
