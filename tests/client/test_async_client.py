@@ -230,7 +230,8 @@ before = set(sys.modules)
 from zerolayer import {name}
 new = set(sys.modules) - before
 foreign = {{module.split(".")[0] for module in new}} - sys.stdlib_module_names - {{"zerolayer"}}
-allowed = ("zerolayer.client", "zerolayer.errors", "zerolayer.wire.http2_frames", "zerolayer.wire.protobuf")
+words = ("http2_frames", "load", "protobuf")
+allowed = ("zerolayer.client", "zerolayer.errors", *["zerolayer.wire." + word for word in words])
 own = {{module for module in new if module.startswith("zerolayer.") and not module.startswith(allowed)}}
 print(sorted(foreign | own - {{"zerolayer.wire"}}))
 """

@@ -204,6 +204,7 @@ def test_interim_replies_are_skipped() -> None:
         b"\xff\xff\xff" + b"\0" * 6,
         frame(Kind.RST_STREAM, 0, 1, b"\0"),
         b"".join([frame(Kind.HEADERS, 0, 1, b"")] + [frame(Kind.CONTINUATION, 0, 1, b"\0" * 16_000) for _ in range(5)]),
+        frame(Kind.HEADERS, END_HEADERS, 1, OK) + frame(Kind.DATA, 0, 1, b"x" * 16_384) * (STREAM_ROOM // 16_384 + 1),
     ],
 )
 def test_what_breaks_the_protocol_ends_the_connection(wrong: bytes) -> None:

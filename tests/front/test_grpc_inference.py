@@ -72,6 +72,13 @@ def test_limits_are_read_from_metadata_whose_names_have_no_x(stub):
     assert replies[-1].account.deadline_ms == 1500
 
 
+@pytest.mark.parametrize("name", ["zl-vocabulary", "x-zl-vocabulary"])
+def test_ids_of_another_vocabulary_are_refused_and_not_misread(stub, name):
+    with pytest.raises(grpc.RpcError) as raised:
+        list(stub.generate(ask("abc"), metadata=[(name, '"another"')]))
+    assert raised.value.code() is grpc.StatusCode.ABORTED
+
+
 def test_a_call_that_was_refused_is_booked_and_the_same_call_is_served_at_its_time(service):
     service.hold_steps()
     options = [("grpc.service_config", SERVICE_CONFIG)]

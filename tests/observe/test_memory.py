@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +54,17 @@ def test_of_many_members_a_few_count_for_all(count):
 def test_what_all_members_share_is_not_multiplied():
     shared = "x" * 100_000
     assert measured([Mine(shared) for _ in range(1000)]) < 100_000 + 1000 * 1000
+
+
+@pytest.mark.parametrize("change", ["append", "clear"])
+def test_what_another_thread_changes_meanwhile_is_no_failure(change):
+    class Changing(Mine):
+        def __sizeof__(self) -> int:
+            members.append(None) if change == "append" else members.clear()
+            return 1
+
+    members = deque(Changing() for _ in range(20))
+    assert measured(members) > 0
 
 
 def test_a_walk_ends_whatever_there_is_to_see():

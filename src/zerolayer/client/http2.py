@@ -87,6 +87,7 @@ class _Stream:
     unsent: memoryview
     begun: bool = False
     read: int = 0  # bytes of the reply that were read, and whose room was not given back
+    room: int = STREAM_ROOM  # bytes that the server may still send
 
 
 @dataclass
@@ -157,6 +158,7 @@ class Http2Client:
         stream.read += size
         if stream.read >= STREAM_ROOM // 2:
             self._out += window_update(stream_id, stream.read)
+            stream.room += stream.read
             stream.read = 0
 
     def ping(self) -> None:
@@ -241,6 +243,9 @@ class Http2Client:
             return  # it was cancelled, and these bytes were on their way
         if not stream.begun:
             raise ConnectionFault(Code.PROTOCOL_ERROR)
+        stream.room -= len(payload)
+        if stream.room < 0:
+            raise ConnectionFault(Code.FLOW_CONTROL_ERROR)
         data = without_padding(flags & ~0x20, payload)
         if data:
             self._events.append(Data(stream_id, data))

@@ -24,7 +24,8 @@ class Inference:
     """The methods of the service as actions. All run on the loop.
 
     ``generator`` answers by ``SchemaAnswers`` of the same framing; ``decoder`` and ``counter`` serve all framings.
-    ``etag`` names the vocabulary, for clients that tokenise themselves and say by which (``x-zl-vocabulary``).
+    ``etag`` names the vocabulary, for clients that tokenise themselves and say by which (``x-zl-vocabulary``;
+    in gRPC's metadata our names are without their x-).
     """
 
     def __init__(
@@ -46,7 +47,8 @@ class Inference:
     def generate(self, exchange: Exchange) -> None:
         """``Generate``; over HTTP ``POST /v1/generate``."""
         self._framing.prepare(exchange)
-        if (exchange.head.get(b"x-zl-vocabulary") or self._etag) != self._etag:
+        get = exchange.head.get
+        if (get(b"x-zl-vocabulary") or get(b"zl-vocabulary") or self._etag) != self._etag:
             exchange.error(VocabularyChanged(_OTHER))
             return
         self._generator.generate(exchange, self._decode)

@@ -84,8 +84,9 @@ class _Walk:
         if not isinstance(found, _CONTAINERS) or len(found) <= _LOOKED_AT:
             return own + self._of(gc.get_referents(found), depth)
         # The first member pays for what all share, so that only what each has of its own is multiplied.
-        first, *others = [self._of(member, depth) for member in _some(found)]
-        return own + first + (len(found) - 1) * sum(others) / len(others)
+        first, *others = [self._of(member, depth) for member in _some(found)] or [0.0]
+        share = sum(others) / max(1, len(others))
+        return own + first + max(0, len(found) - 1) * share  # another thread may have emptied it meanwhile
 
     def _of(self, members: Iterable[object], depth: int) -> float:
         return sum(self._size(member, depth + 1) for member in members if self._belongs(member))
@@ -95,9 +96,11 @@ class _Walk:
         return kind in _PLAIN or kind.__module__.startswith(self._rooms)
 
 
-def _some(found: Iterable[object]) -> Iterator[tuple[object, ...]]:
-    """A few members; of a mapping, keys with their values."""
+def _some(found: Iterable[object]) -> list[tuple[object, ...]]:
+    """A few members; of a mapping, keys with their values.
+
+    Taken in one call that no other thread interrupts: some of what is walked is written by others meanwhile.
+    """
     if isinstance(found, dict):
-        yield from islice(found.items(), _LOOKED_AT)
-    else:
-        yield from ((member,) for member in islice(found, _LOOKED_AT))
+        return list(islice(found.items(), _LOOKED_AT))
+    return list(zip(islice(found, _LOOKED_AT), strict=True))
