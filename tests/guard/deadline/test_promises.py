@@ -277,14 +277,14 @@ def test_whoever_is_booked_and_comes_at_that_time_ends_within_its_own_deadline(p
 
 @settings(max_examples=30, deadline=None)
 @given(PRICES, st.integers(1, SLOTS), st.integers(20, 60), st.integers(0, 1000), st.floats(0.3, 1.0))
-def test_whoever_keeps_coming_at_the_told_time_is_served_after_eight_refusals_at_most(prices, more, tokens, seed, lazy):
+def test_whoever_keeps_coming_at_the_told_time_is_served_before_thirty_refusals(prices, more, tokens, seed, lazy):
     """Workers of one sender who share fewer slots than they are, each with a call under way at all times."""
     simulation = Simulation(SLOTS, prices, seed, lazy=lazy)
     workers = SLOTS + more
     patient = _within(60_000)
 
     def next_call(name: int) -> None:
-        simulation.arrive(Client(name, work(1, tokens, prices), patient, tries=9), simulation.now)
+        simulation.arrive(Client(name, work(1, tokens, prices), patient, tries=30), simulation.now)
 
     for worker in range(workers):
         next_call(7 * worker)
