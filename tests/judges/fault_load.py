@@ -73,9 +73,9 @@ class Node:
 
 
 @contextlib.contextmanager
-def running_nodes(folder: Path, count: int = NODES) -> Iterator[list[Node]]:
-    """Nodes that are ready, each on free ports of loopback."""
-    nodes = [Node(folder / f"ledger{number}") for number in range(count)]
+def running_nodes(folder: Path, count: int = NODES, first: tuple[str, ...] = ()) -> Iterator[list[Node]]:
+    """Nodes that are ready, each on free ports of loopback; the flags ``first`` are for the first one only."""
+    nodes = [Node(folder / f"ledger{number}", *(first if number == 0 else ())) for number in range(count)]
     try:
         for node in nodes:
             node.wait()

@@ -13,8 +13,8 @@ PIECE_BYTES = 65_536
 class Relay:
     """Listens on loopback and passes everything on to ``target``, a URL.
 
-    ``pause_s`` is waited before each piece of a reply is passed on, and ``change`` makes the piece what it becomes. Both
-    may be set at any time.
+    ``pause_s`` is waited before each piece of a reply is passed on, and ``change`` makes the piece what it becomes.
+    Both may be set at any time.
     """
 
     def __init__(self, target: str) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from cluster.fake_servers import FakeNameServer
 from judges.fault_load import Load, Node, ask, running_nodes
 from judges.relay import Relay
 from zerolayer import AsyncClient
@@ -161,6 +162,34 @@ def test_no_call_fails_while_all_nodes_are_restarted_in_turn_and_each_is_execute
 
 def _executed(nodes: list[Node]) -> int:
     return sum(node.executed() for node in nodes)
+
+
+def test_the_nodes_that_dns_named_stay_known_to_servers_and_clients_when_no_name_server_answers(
+    tmp_path: Path,
+) -> None:
+    async def run(nodes: list[Node], names: FakeNameServer) -> None:
+        async with AsyncClient(nodes[0].url, retry=PATIENT) as client:  # the others it learns
+            load = Load(client, await _expected(nodes))
+            await load.reach(5, *(node.url for node in nodes[1:]))
+            names.silent = True
+            async with asyncio.timeout(60):
+                while names.ignored < 3:
+                    await load.reach(10)
+            assert sorted(client.nodes) == sorted(node.url for node in nodes)
+            assert await asyncio.to_thread(nodes[0].end, signal.SIGTERM) == 0  # the only one that was told of DNS
+            await load.reach(60)
+            await load.stop()
+            assert (client.statistics.failed, load.cut, load.wrong) == (0, 0, [])
+
+    names = FakeNameServer()
+    peers = f"dns+srv://_http._tcp.nodes?server={names.address}"
+    try:
+        with running_nodes(tmp_path, 3, ("--peers", peers)) as nodes:
+            for node in nodes:
+                names.add("_http._tcp.nodes", 33, "127.0.0.1", ttl=1, port=node.port)
+            asyncio.run(run(nodes, names))
+    finally:
+        names.close()
 
 
 @pytest.fixture(scope="module")
