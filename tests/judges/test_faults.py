@@ -75,9 +75,13 @@ def test_replies_that_are_corrupted_are_reported_or_asked_for_elsewhere_and_none
     chance = random.Random(1)
 
     def flip(piece: bytes) -> bytes:
-        """The highest bit of one byte is wrong: text of these models has none that are set."""
-        place = chance.randrange(len(piece))
-        return piece[:place] + bytes([piece[place] ^ 0x80]) + piece[place + 1 :]
+        """One byte of some pieces is wrong, where that can be told: framing, names, and what makes no UTF-8."""
+        word, bit = chance.choice([(b"data: ", 0x02), (b"choices", 0x02), (b'"text"', 0x80), (b"HTTP/1.1 200", 0x01)])
+        place = piece.find(word)
+        if place < 0 or chance.random() < 0.8:
+            return piece
+        place += chance.randrange(1, 4)
+        return piece[:place] + bytes([piece[place] ^ bit]) + piece[place + 1 :]
 
     async def run() -> None:
         async with Relay(nodes[0].url) as broken:
@@ -86,11 +90,12 @@ def test_replies_that_are_corrupted_are_reported_or_asked_for_elsewhere_and_none
                 load = Load(client, await _expected(nodes))
                 await load.reach(40)
                 broken.change = flip
-                await load.reach(100, *urls[1:])
+                async with asyncio.timeout(60):
+                    while broken.changed < 30:
+                        await load.reach(10)
                 broken.change = bytes
                 await load.reach(5, broken.url)
                 await load.stop()
-                assert broken.changed > 0
                 assert load.bad + load.cut + client.statistics.unanswered > 0
                 assert (client.statistics.failed, load.wrong) == (0, [])
 
