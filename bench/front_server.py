@@ -39,6 +39,7 @@ from zerolayer.observe.metrics import Metrics
 
 ANSWER = b'{"answer":"%s"}' % (b"x" * 187)
 _JSON = ((b"content-type", b"application/json"),)
+_ETAG = b"bench"  # of its vocabulary
 _SWEEP_S = 0.25
 _WHEN = "All slots are busy; the start is booked in 1200 ms."
 
@@ -77,9 +78,9 @@ def router(site: Site, contract: Contract) -> Routes:
     table = {
         "/echo": {"POST": lambda exchange: exchange.reply(200, _JSON, ANSWER)},
         "/v1/chat/completions": {"POST": generator.chat},
-        "/v1/generate": {"POST": Inference(generator, HttpFraming(), decoder, None, guard).generate},
+        "/v1/generate": {"POST": Inference(generator, HttpFraming(), decoder, None, guard, _ETAG).generate},
     }
-    methods = inference_methods(Inference(generator, GrpcFraming(), decoder, None, guard))
+    methods = inference_methods(Inference(generator, GrpcFraming(), decoder, None, guard, _ETAG))
     methods["/bench.Door/Say"] = Method(lambda call, _: call.finish(ANSWER))
     calls = Calls(methods, time.monotonic_ns, site.limits.body_bytes)
     return Routes(Gate(local_hosts("127.0.0.1"), media=BODY_MEDIA), table, calls)

@@ -103,8 +103,12 @@ class Bench:
         )
 
     def _closed(self, target: Target, label: str, workers: int, count: int) -> list[Record]:
-        with _loop(target.url) as loop:
-            return loop.closed(self._payloads(target, label, count), workers)
+        with _loop(target.url, retry=True) as loop:
+            records = loop.closed(self._payloads(target, label, count), workers)
+        served = [record for record in records if record.ok]
+        if len(served) < count // 2:
+            raise SystemExit(f"{target.name} served {len(served)} of {count} requests ({label}): is the machine busy?")
+        return served
 
     def _open(
         self, target: Target, label: str, offsets: Sequence[float], *, retry: bool = True, sign: bytes = FIRST

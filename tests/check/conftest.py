@@ -34,6 +34,7 @@ DISEASES = (
         "remembering",
     ),
 )
+LATE_MS = 25.0
 QUICK = Settings(
     probes=24,
     largest_pulse=16,
@@ -66,11 +67,13 @@ def url(ports: dict[str, int]) -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def measured(url: Callable[[str], str]) -> Callable[..., Run]:
-    """Measure a server, with shorter rests. A run in which this busy machine stopped the client is made again."""
+    """Measure a server, with shorter rests. A run in which a busy machine stopped the client is made again, twice."""
 
-    def measure(disease: str, settings: Settings = QUICK, api: str = "http", rest: float = 0.4) -> Run:
-        run = once(disease, settings, api, rest)
-        return run if figures.lag(run).worst_ms < 25 else once(disease, settings, api, rest)
+    def measure(disease: str, settings: Settings = QUICK, api: str = "http", rest: float = 0.4, tries: int = 3) -> Run:
+        runs = [once(disease, settings, api, rest)]
+        while figures.lag(runs[-1]).worst_ms >= LATE_MS and len(runs) < tries:
+            runs.append(once(disease, settings, api, rest))
+        return min(runs, key=lambda run: figures.lag(run).worst_ms)
 
     def once(disease: str, settings: Settings, api: str, rest: float) -> Run:
         target = targets.parse(url(disease) + ("/" if api == "http" else ""), api, "", ())

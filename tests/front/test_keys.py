@@ -353,8 +353,9 @@ def test_a_refusal_for_lack_of_slots_uses_no_budget(serve, keys):
             assert service.ask(chat("hi", bearer(key))).error["code"] in ("slots_busy", "beyond_horizon")
         service.step(1000)
     service.step(100_000)
-    expect_soon(lambda: service.free_slots() == 1)
-    assert service.ask(chat("hi", bearer(key))).headers["x-ratelimit-remaining-requests"] == "4"
+    replies = []  # more refusals, where the time that was told is not over yet
+    expect_soon(lambda: replies.append(service.ask(chat("hi", bearer(key)))) or replies[-1].status == 200)
+    assert replies[-1].headers["x-ratelimit-remaining-requests"] == "4"
 
 
 def test_bookings_belong_to_the_key_and_not_to_the_address(serve, keys):

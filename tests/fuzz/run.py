@@ -87,9 +87,9 @@ def fuzz(name: str, seconds: int, runs: int) -> None:
         del sys.modules[loaded]
     sys.modules[native.__name__] = native
     sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
-    sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE)]
+    sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE.parent)]
     with atheris.instrument_imports(include=["zerolayer"]):
-        import targets
+        from fuzz import targets
     kept = WORK / name
     kept.mkdir(parents=True, exist_ok=True)
     arguments = [sys.argv[0], str(kept), str(HERE / "corpus" / name), f"-max_total_time={seconds}", f"-runs={runs}"]

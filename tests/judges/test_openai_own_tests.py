@@ -1,13 +1,14 @@
 """The tests that the ``openai`` package brings for its own resources, run against this server instead of their mock.
 
 They come with the package's source archive. Left out, because this service has no such thing: every resource but chat
-completions, completions, models and responses; of these whatever reads, changes, lists, cancels or compacts what was
-kept (nothing is), and deleting a model. The mock takes any value, and some of the tests' values contradict each other;
-``CHANGED`` says which are changed, and why.
+completions, completions, models and responses (plain and beta); of these whatever reads, changes, lists, cancels or
+compacts what was kept (nothing is), and deleting a model. The mock takes any value, and some of the tests' values
+contradict each other; ``CHANGED`` says which are changed, and why.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -30,6 +31,8 @@ RUN = {  # file: which of its tests
     "test_models.py": "not delete",
     "test_responses.py": "create",
     "responses/test_input_tokens.py": "count",
+    "beta/test_responses.py": "create",
+    "beta/responses/test_input_tokens.py": "count",
 }
 CHANGED = [
     (r"^( +)audio=\{\n.*?\n\1\},\n", ""),  # asks for sound while modalities asks for text
@@ -52,13 +55,14 @@ CHANGED = [
 @pytest.fixture(scope="module")
 def sources() -> Path:
     """The package's source archive, with the values changed."""
-    folder = KEPT / f"openai-{VERSION}"
+    changes = hashlib.sha256(repr((RUN, CHANGED)).encode()).hexdigest()[:12]
+    folder = KEPT / f"openai-tests-{changes}" / f"openai-{VERSION}"
     if not folder.exists():
         fetch = ["-m", "pip", "download", "-q", "--no-deps", "--no-binary", "openai", f"openai=={VERSION}", "-d", KEPT]
         if subprocess.run([sys.executable, *fetch], check=False, capture_output=True).returncode != 0:
             pytest.skip(f"its source could not be fetched; try: pip download --no-binary openai openai=={VERSION}")
         with tarfile.open(KEPT / f"openai-{VERSION}.tar.gz") as archive:
-            archive.extractall(KEPT, filter="data")
+            archive.extractall(folder.parent, filter="data")
         for file in RUN:
             path = folder / "tests" / "api_resources" / file
             text = path.read_text()

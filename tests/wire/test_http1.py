@@ -190,6 +190,12 @@ def test_an_upgrade_is_ignored_and_the_request_read_as_it_is(protocol_name: byte
     assert bodies(POST + upgrade + b"content-length: 3\r\n\r\nabc" + GET) == [b"abc", b""]
 
 
+def test_a_request_line_does_not_end_at_a_bare_line_feed() -> None:
+    raw = b"POST /\nhost:a/b HTTP/1.0\r\nhost: a\r\n\r\n"
+    assert isinstance(fault(raw), InvalidRequest)
+    assert isinstance(fault(raw[:-1], raw[-1:]), InvalidRequest)
+
+
 # --- limits
 
 

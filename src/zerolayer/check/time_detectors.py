@@ -62,6 +62,8 @@ def stall(run: Run) -> Finding | None:
     if fano <= STALL_FANO:
         return None
     clusters = np.split(np.flatnonzero(slow), np.flatnonzero(np.diff(sent[slow]) > 2 * window) + 1)
+    if len(clusters) < 2:  # once is no habit
+        return None
     lengths = np.array([float(latency[each].max()) - p50 for each in clusters])
     starts = np.array([float(sent[each[0]]) for each in clusters])
     period = _period(starts)

@@ -51,6 +51,10 @@ class Fault(msgspec.Struct, frozen=True):
 Event = Head | Message | Fault
 
 
+def _malformed() -> InvalidRequest:
+    return InvalidRequest("The request is malformed; HTTP/1.1 as in RFC 9112 is expected.")
+
+
 class _State(IntEnum):
     HEAD = auto()
     SIZED_BODY = auto()
@@ -161,6 +165,8 @@ class Http1Protocol:
         head = self._habits.head(raw)
         if head is not None:
             return head
+        if _MALFORMED.search(raw):  # llhttp ends a request line at a bare line feed, and we do not
+            raise _malformed()
         head = parse_head(raw, self._header_count)
         if len(raw) <= _REMEMBERED_BYTES:
             remember(self._heads, raw, head, _HEADS)
@@ -173,7 +179,7 @@ class Http1Protocol:
         found = buffer.find(b"\r\n\r\n", self._searched)
         if found < 0 and _MALFORMED.search(buffer, self._searched):
             # What can only fail later fails at once: a peer that speaks another protocol may wait for an answer.
-            raise InvalidRequest("The request is malformed; HTTP/1.1 as in RFC 9112 is expected.")
+            raise _malformed()
         if (found + 4 if found >= 0 else len(buffer)) > self._head_bytes:
             raise HeadersTooLarge(
                 f"Request line and headers are larger than {self._head_bytes} bytes; send fewer or shorter headers."
