@@ -386,3 +386,17 @@ def test_every_call_ends_within_its_deadline_and_leaves_nothing_behind(events, c
     assert all(world.nodes[name].running == world.nodes[name].unheard == 0 for name in "abc"[:count])
     statistics = world.tally.statistics()
     assert statistics.answered + statistics.failed == statistics.calls == 1
+
+
+@given(st.integers(1, 5_000), st.integers(0, 400))
+def test_no_chance_ends_a_call_that_has_time_left(deadline_ms: int, hint_ms: int) -> None:
+    world = World("a", policy=RetryPolicy(spare=100))
+    call, now, asked = world.call(end_ns=deadline_ms * MS), 0, 0
+    while (step := call.next(now)) is not GiveUp.DEADLINE:
+        if isinstance(step, Wait):
+            now = step.until_ns
+            continue
+        asked += 1
+        call.refused(now, now, 0, Head(429, load=BUSY, wait_ms=hint_ms, retry=True))
+    assert deadline_ms - now / MS < hint_ms + world.policy.base_ms
+    assert asked < 40

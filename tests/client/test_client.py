@@ -166,7 +166,15 @@ def test_an_error_inside_a_stream_is_raised(scripted, http) -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [b"{", b"[]", b'{"choices":[{}]}', b'{"choices":[{"delta":{"content":5}}]}', b'{"choices":5}', b'{"usage":{}}'],
+    [
+        b"{",
+        b"[]",
+        b'{"choices":[{}]}',
+        b'{"choices":[{"delta":{"content":5}}]}',
+        b'{"choices":5}',
+        b'{"usage":{}}',
+        b'{"chmices":[]}',
+    ],
 )
 def test_a_chunk_of_another_shape_is_a_bad_reply(scripted, http, event: bytes) -> None:
     with pytest.raises(BadReply):

@@ -45,3 +45,13 @@ def test_the_pieces_in_which_bytes_arrive_make_no_difference(lines: list[bytes],
 def test_an_event_without_end_is_refused_instead_of_kept(line: bytes) -> None:
     with pytest.raises(BadReply, match=str(EVENT_BYTES)):
         EventReader().push(line)
+
+
+@pytest.mark.parametrize("line", [b"d\xe1ta: x", b"datq: x", b"data\x1a {}", b"{}"])
+def test_where_text_must_not_be_missing_a_field_that_is_not_known_is_an_error(line: bytes) -> None:
+    with pytest.raises(BadReply, match="no field"):
+        EventReader(strict=True).push(line + b"\n\n")
+
+
+def test_the_other_fields_that_the_standard_knows_are_none() -> None:
+    assert EventReader(strict=True).push(b": x\nevent: x\nid: 1\nretry: 5\ndata: a\n\n") == [b"a"]

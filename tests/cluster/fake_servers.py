@@ -53,6 +53,7 @@ class FakeNameServer:
         self.code = 0
         self.truncate = False
         self.silent = False
+        self.ignored = 0  # questions, because of that
         self.before: bytes | None = None  # sent ahead of the true reply
         self._tcp = socket.create_server(("127.0.0.1", 0))
         self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -89,6 +90,7 @@ class FakeNameServer:
             if not query:
                 return
             if self.silent:
+                self.ignored += 1
                 continue
             if self.before is not None:
                 self._udp.sendto(self.before, sender)

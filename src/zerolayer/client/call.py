@@ -308,11 +308,17 @@ class Call:
         return self._wait(now_ns, self._promise.at_ns)
 
     def _guess(self, now_ns: int, at_ns: int | None) -> None:
-        """Not before ``at_ns``, a hint without a booking, and spread by chance: others were told the same."""
+        """Not before ``at_ns``, a hint without a booking, and spread by chance: others were told the same.
+
+        Chance ends no call: a wait that would pass the deadline is shortened to half of what is left.
+        """
         start_ns = max(now_ns, at_ns or 0)
-        until_ns = start_ns + backoff_ns(self._policy, self._guesses, self._chance())
-        if until_ns > self._end_ns:
-            return self._give_up(GiveUp.DEADLINE)
+        wait_ns, left_ns = backoff_ns(self._policy, self._guesses, self._chance()), self._end_ns - start_ns
+        if wait_ns > left_ns:
+            if left_ns < self._policy.base_ms * NS_PER_MS:
+                return self._give_up(GiveUp.DEADLINE)
+            wait_ns = left_ns // 2
+        until_ns = start_ns + wait_ns
         if not self._budget.draw():
             return self._give_up(GiveUp.BUDGET)
         self._guesses += 1

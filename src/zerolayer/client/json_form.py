@@ -58,7 +58,7 @@ class AnswerReader:
 
     def __init__(self) -> None:
         self.outcome: Outcome | None = None
-        self._events = EventReader()
+        self._events = EventReader(strict=True)
         self._seen: dict[str, Any] = {}
 
     def push(self, data: bytes) -> Iterator[str]:
@@ -85,7 +85,8 @@ class AnswerReader:
                 self._seen["completion_tokens"] = int(usage["completion_tokens"])
                 details = usage.get("prompt_tokens_details") or {}
                 self._seen["cached_tokens"] = int(details.get("cached_tokens") or 0)
-            for choice in chunk.get("choices", [])[:1]:
+            choices = chunk["choices"] if usage is None else chunk.get("choices", [])  # text under no name is lost
+            for choice in choices[:1]:
                 text = (choice["text"] if "text" in choice else choice["delta"].get("content")) or ""
                 if reason := choice.get("finish_reason"):
                     self._seen["finish_reason"] = str(reason)

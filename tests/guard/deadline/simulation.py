@@ -59,6 +59,7 @@ class Client:
     # what became of it
     outcome: str = ""
     booked: int = 0
+    came_ns: int | None = None
     due_ns: int = 0
     admitted_ns: int = 0
     ended_ns: int = 0
@@ -119,7 +120,7 @@ class Simulation:
             ticket=booked.ticket if booked and not booked.soft else None,
             last=client.tries == 1,
         )
-        wish = Wish(*self.wish(client), client.limits, client.tier, client.name)
+        wish = Wish(*self.wish(client), self._left(client), client.tier, client.name)
         client.tries -= 1
         try:
             answer = self.admission.ask(wish, asker)
@@ -146,6 +147,14 @@ class Simulation:
             self._held.append((answer, client, self.now))
             self.at(max(self.now, answer.start_ns), self._wake)
             self.at(max(self.now, answer.start_ns + self.calendar.grace_ns + MS), self._wake)
+
+    def _left(self, client: Client) -> Limits:
+        """Its limits; of a deadline that holds for all its attempts, what is left."""
+        client.came_ns = self.now if client.came_ns is None else client.came_ns
+        if client.limits.patience_ns is None:
+            return client.limits
+        left = client.limits.patience_ns - (self.now - client.came_ns)
+        return msgspec.structs.replace(client.limits, end_ns=left, patience_ns=left)
 
     def _come_back(self, client: Client, refusal: SlotsBusy) -> None:
         booking = next((b for b in self.calendar._booked if b.key == (client.name % 7, client.name)), None)

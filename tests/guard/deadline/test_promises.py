@@ -235,3 +235,67 @@ def test_a_patient_request_is_not_booked_beyond_its_own_deadline():
     simulation.arrive(Client(1, work(1, 10, prices), hurried), start + 1)
     simulation.run()
     assert {client.name: client.refusals for client in simulation.done}[1] == ["BeyondHorizon"]
+
+
+def _within(deadline_ms: int) -> Limits:
+    """The limits of a client that states its own deadline, as ``x-zl-deadline-ms`` does."""
+    return Limits(5_000 * MS, 250 * MS, deadline_ms * MS, deadline_ms * MS)
+
+
+def test_whoever_states_a_deadline_is_booked_where_it_leaves_time_enough():
+    prices = Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    simulation = Simulation(1, prices, 1)
+    start = simulation.now
+    simulation.arrive(Client(0, work(1, 100, prices)), start)
+    simulation.arrive(Client(1, work(1, 10, prices), _within(3_000)), start + 1)
+    simulation.run()
+    outcome = {client.name: (client.outcome, client.booked) for client in simulation.done}
+    assert outcome[1] == ("served", 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    PRICES,
+    st.lists(
+        st.tuples(st.integers(0, 100), st.integers(1, 3), st.integers(1, 40), st.integers(100, 4_000)), max_size=40
+    ),
+    st.integers(0, 1000),
+    st.floats(0.3, 1.0),
+)
+def test_whoever_is_booked_and_comes_at_that_time_ends_within_its_own_deadline(prices, arrivals, seed, lazy):
+    simulation = Simulation(SLOTS, prices, seed, lazy=lazy)
+    when = simulation.now
+    for name, (gap, chunks, tokens, deadline_ms) in enumerate(arrivals):
+        when += gap * MS
+        simulation.arrive(Client(name, work(chunks, tokens, prices), _within(deadline_ms)), when)
+    simulation.run()
+    assert simulation.broken == []
+    assert all(
+        client.ended_ns <= client.came_ns + client.limits.end_ns for client in simulation.done if client.ended_ns
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(PRICES, st.integers(1, SLOTS), st.integers(20, 60), st.integers(0, 1000), st.floats(0.3, 1.0))
+def test_whoever_keeps_coming_at_the_told_time_is_served_before_thirty_refusals(prices, more, tokens, seed, lazy):
+    """Workers of one sender who share fewer slots than they are, each with a call under way at all times."""
+    simulation = Simulation(SLOTS, prices, seed, lazy=lazy)
+    workers = SLOTS + more
+    patient = _within(60_000)
+
+    def next_call(name: int) -> None:
+        simulation.arrive(Client(name, work(1, tokens, prices), patient, tries=30), simulation.now)
+
+    for worker in range(workers):
+        next_call(7 * worker)
+    begun, calls = workers, 20 * workers
+
+    def go_on() -> None:
+        nonlocal begun
+        while begun < min(calls, workers + len(simulation.done)):
+            next_call(7 * begun)
+            begun += 1
+
+    simulation.run(go_on)
+    assert simulation.broken == []
+    assert [client.outcome for client in simulation.done] == ["served"] * calls

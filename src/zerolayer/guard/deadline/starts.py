@@ -61,9 +61,13 @@ class Starts:
         if spares is None or not demands.bear(booking):
             return None
         longest, first_spare = booking.hold_ns, spares[-1][1]
+        # When it must begin, however long its client may be held; chunks that wait now are in nobody's spare.
+        begun_ns = terms.patience_ns - booking.need_ns - self._waiting_ns(prices)
+        if bound > begun_ns:
+            return None
         booking.start_ns = max(booking.start_ns + (gap and booking.typical_ns * _GAP // 8), bound - longest)
         booking.strict = terms.per_token_ns < prices.stall_ns
-        last = min(at.now_ns + self._horizon_ns, terms.patience_ns - booking.need_ns - longest)
+        last = min(at.now_ns + self._horizon_ns, begun_ns)
         apart = booking.typical_ns * 3 // (4 * self._slots)
         for _ in range(_ROUNDS):
             wanted = self._apart(booking.start_ns, apart)
@@ -73,7 +77,7 @@ class Starts:
                 return None
             if moved == wanted:
                 free = max(bound, moved + booking.need_ns - booking.typical_ns * (_GAP - _WAITS) // 8) if gap else bound
-                booking.hold_ns = max(0, min(longest, free - moved))
+                booking.hold_ns = max(0, min(longest, free - moved, begun_ns - moved))
                 booking.waits_ns = gap and booking.typical_ns * _WAITS // 8
                 agenda.add(booking)
                 demands.add(booking, spares)
@@ -140,6 +144,10 @@ class Starts:
         booking.slot, booking.start_ns = slot, start
         return bound
 
+    def _waiting_ns(self, prices: Prices) -> int:
+        """Chunks that are admitted and may still wait when somebody who is booked comes."""
+        return self._occupants.pending_ns + self._occupants.pending_steps * prices.step_ns
+
     def _apart(self, start_ns: int, apart_ns: int) -> int:
         """``start_ns``, or the next time after it that is so far from all other starts."""
         booked = self._agenda.booked
@@ -152,9 +160,7 @@ class Starts:
     def _undisturbed(self, wanted: Booking, spare_ns: int, at: Moment) -> int:
         """Its start, or a later one if what runs could not bear it."""
         moved, occupants, prices = self._bounds.start_beside(wanted), self._occupants, at.prices
-        # Chunks that are admitted and may still wait at that time.
-        waiting = occupants.pending_ns + occupants.pending_steps * prices.step_ns
-        if waiting:
+        if waiting := self._waiting_ns(prices):
             moved = max(moved, at.base_ns + waiting + prices.reserve_ns - spare_ns)
         for slot in occupants.interrupts(prices):
             moved = max(moved, self._bounds.end(slot))

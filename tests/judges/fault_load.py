@@ -1,0 +1,134 @@
+"""Four nodes of the mock engine with a ledger each, and as many callers as they have slots; what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from reference.server import free_port, ready_soon
+from zerolayer import AsyncClient
+from zerolayer.client.answer import Answer
+from zerolayer.client.errors import BadReply, CutStream
+
+TOKENS, SLOTS, NODES = 8, 4, 4
+STEP_US = 5000
+DEADLINE_MS = 20_000
+PATIENCE_S = 60.0
+
+
+class Node:
+    """A server process; it keeps its port and its ledger when it is started again."""
+
+    def __init__(self, ledger: Path, *more: str) -> None:
+        self.ledger, self.port = ledger, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._more = more
+        self.start()
+
+    def start(self) -> None:
+        """Begin to start; ``wait`` ends when it is ready."""
+        command = [sys.executable, "-m", "zerolayer", "serve", "--engine", f"mock:step_us={STEP_US}"]
+        command += ["--slots", str(SLOTS), "--port", str(self.port), "--admin", f"127.0.0.1:{free_port()}"]
+        command += ["--ledger", str(self.ledger), *self._more]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def wait(self) -> None:
+        """Until it is ready."""
+        assert ready_soon(self._process, self.port)
+
+    def end(self, number: signal.Signals) -> int:
+        """Its exit code (negative: the signal that ended it)."""
+        self._process.send_signal(number)
+        return self._process.wait(30)
+
+    def up(self) -> None:
+        """Running and ready, whatever became of it before."""
+        if self._process.poll() is not None:
+            self.start()
+        self.wait()
+
+    def executed(self) -> int:
+        """Requests for which it made a token, by its own records."""
+        return self.executed_by(self.ledger)
+
+    @staticmethod
+    def executed_by(ledger: Path) -> int:
+        """The same, of the node that wrote ``ledger``."""
+        command = [sys.executable, "-m", "zerolayer", "usage", "--ledger", str(ledger), "--format", "cloudevents"]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        return sum(json.loads(line)["data"].get("output_tokens", 0) > 0 for line in lines)
+
+    def kill(self) -> None:
+        """End it, whatever became of it."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def running_nodes(folder: Path, count: int = NODES, first: tuple[str, ...] = ()) -> Iterator[list[Node]]:
+    """Nodes that are ready, each on free ports of loopback; the flags ``first`` are for the first one only."""
+    nodes = [Node(folder / f"ledger{number}", *(first if number == 0 else ())) for number in range(count)]
+    try:
+        for node in nodes:
+            node.wait()
+        yield nodes
+    finally:
+        for node in nodes:
+            node.kill()
+
+
+class Load:
+    """Workers who ask again and again until they are told to stop. Any error but those counted here ends it."""
+
+    def __init__(self, client: AsyncClient, expected: str, workers: int = NODES * SLOTS) -> None:
+        self.client, self.expected = client, expected
+        self.answers: Counter[str] = Counter()  # by node
+        self.cut = self.bad = 0  # reported as such
+        self.wrong: list[str] = []
+        self._over = False
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(workers)]
+
+    async def _work(self) -> None:
+        while not self._over:
+            try:
+                answer = await ask(self.client)
+            except CutStream:
+                self.cut += 1
+            except BadReply:
+                self.bad += 1
+            else:
+                self.answers[answer.node] += 1
+                if (answer.text, answer.outcome.completion_tokens) != (self.expected, TOKENS):
+                    self.wrong.append(answer.text)
+
+    async def reach(self, count: int, *nodes: str) -> None:
+        """Until so many more answers came, of ``nodes`` if given."""
+        goal = self._count(nodes) + count
+        deadline = time.monotonic() + PATIENCE_S
+        while self._count(nodes) < goal:
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+            assert time.monotonic() < deadline, self.answers
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """Until all calls have ended."""
+        self._over = True
+        await asyncio.gather(*self._tasks)
+
+    def _count(self, nodes: tuple[str, ...]) -> int:
+        return sum(self.answers[node] for node in nodes) if nodes else self.answers.total()
+
+
+async def ask(client: AsyncClient) -> Answer:
+    """One answer."""
+    return await client.generate("One two three", max_tokens=TOKENS, deadline_ms=DEADLINE_MS).answer()
