@@ -50,6 +50,14 @@ def test_equal_requests_are_a_multiset():
     assert tickets.match(RETRY, "body", START + 6 * MS).start_ns == START + 5 * MS
 
 
+def test_a_ticket_tells_nothing_about_the_next_one():
+    """Whoever shares an address, as behind one proxy, might else give back what others wait for."""
+    tickets = _tickets(START, START + 5 * MS)
+    first, second = (booking.ticket for booking in tickets)
+    assert first[:4] != second[:4]
+    assert len(first) == len(second) == 12
+
+
 def test_a_ticket_names_one_booking_and_only_its_sender_may_use_it():
     tickets = _tickets(START, START + 5 * MS)
     second = tickets.match(RETRY, "body", START + 400 * MS) or tickets.match(RETRY, "body", 0)

@@ -6,7 +6,6 @@ are a multiset: each booking serves one of them, whichever comes.
 
 from __future__ import annotations
 
-import itertools
 import secrets
 from bisect import bisect_left, insort
 from collections import deque
@@ -24,6 +23,7 @@ EARLY_NS: Final = 5_000_000  # a booked client may come this much early; it is h
 SPACING_NS: Final = 5_000_000  # between two bookings of one sender: one client process cannot wake twice at once
 _LATE_NS: Final = 1_000_000_000  # for so long after its grace a client that comes is told from one that does not
 _NS_PER_S: Final = 1_000_000_000
+_TICKET_BYTES: Final = 9
 T = TypeVar("T")
 _START: Final = attrgetter("start_ns")
 
@@ -69,8 +69,6 @@ class Tickets:
         self._by_ticket: dict[str, Booking] = {}
         self._starts: dict[Hashable, list[int]] = {}  # by credential, sorted
         self._lapsed: deque[tuple[int, Hashable]] = deque()  # until when they are remembered, and the key
-        self._prefix = secrets.token_urlsafe(9)
-        self._count = itertools.count(1)
 
     def __len__(self) -> int:
         return len(self._by_ticket)
@@ -86,7 +84,8 @@ class Tickets:
         """File a booking under ``key`` and give it its ticket."""
         booking.credential = asker.credential
         booking.key = (asker.credential, key)
-        booking.ticket = f"{self._prefix}{next(self._count):x}"
+        # Not to be guessed: whoever shares an address, as behind one proxy, could give back what others wait for.
+        booking.ticket = secrets.token_urlsafe(_TICKET_BYTES)
         self._by_ticket[booking.ticket] = booking
         insort(self._by_key.setdefault(booking.key, []), booking, key=_START)
         insort(self._starts.setdefault(asker.credential, []), booking.start_ns)
