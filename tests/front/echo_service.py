@@ -89,6 +89,10 @@ class Service:
         """Steps since ``hold_steps``."""
         return self.server.steps.steps - self._steps_before
 
+    def told(self) -> int:
+        """``stepped``, as far as the loop has heard of them: reports leave when the next step begins."""
+        return self.stepped() - len(self.server.steps._outbox)
+
     def step(self, count: int = 1) -> None:
         assert self.engine.turns is not None
         self.engine.turns.release(count)

@@ -70,7 +70,7 @@ def test_a_client_that_goes_away_is_recorded_once_with_what_it_used(recorded, fo
     with service.connect() as client:
         client.sendall(chat("a" * 200, stream=True))
         service.step(6)  # four for the prompt, the last of which brings a token
-        expect_soon(lambda: service.stepped() == 6)
+        expect_soon(lambda: service.told() == 6)
     expect_soon(lambda: len(entries(folder)) == 1)
     (entry,) = entries(folder)
     assert entry.outcome == Outcome.ABORTED
@@ -84,7 +84,7 @@ def test_of_a_prompt_that_was_not_read_to_its_end_only_what_was_read_counts(reco
     with service.connect() as client:
         client.sendall(chat("a" * 300))
         service.step(2)
-        expect_soon(lambda: service.stepped() == 2)
+        expect_soon(lambda: service.told() == 2)
     expect_soon(lambda: len(entries(folder)) == 1)
     (entry,) = entries(folder)
     assert entry.prompt_tokens == 128
@@ -319,7 +319,7 @@ def test_of_several_answers_that_are_cut_all_is_recorded_and_nothing_stays_held(
     with service.connect() as client:
         client.sendall(chat("a" * 100, n=3, stream=True))
         service.step(8)
-        expect_soon(lambda: service.stepped() == 8)
+        expect_soon(lambda: service.told() == 8)
     expect_soon(lambda: len(entries(folder)) == 1)
     service.step(100)
     expect_soon(lambda: service.free_slots() == 4)
