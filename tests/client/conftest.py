@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import takewhile
 
 import pytest
 
@@ -40,7 +41,7 @@ class ScriptedServer:
             except OSError:
                 return
             with connection, connection.makefile("rb") as stream:
-                head = b"".join(iter(stream.readline, b"\r\n"))
+                head = b"".join(takewhile(lambda line: line.strip(), iter(stream.readline, b"")))
                 lines = head.lower().split(b"\r\n")
                 length = sum(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:"))
                 self.requests.append(head + b"\r\n" + stream.read(length))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import takewhile
 
 import pytest
 
@@ -31,6 +33,8 @@ class Node:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes who waits for a connection
         self._listener.close()
 
     def _accept(self) -> None:
@@ -45,8 +49,8 @@ class Node:
     def _serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as stream:
             for _ in range(self.closes):
-                head = b"".join(iter(stream.readline, b"\r\n")).decode()
-                if not head:
+                head = b"".join(takewhile(lambda line: line.strip(), iter(stream.readline, b""))).decode()
+                if not head:  # the other side has left
                     return
                 self.heads.append(head)
                 body = self.body if "/v1/nodes" in head else b""
