@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import ctypes
 import gc
 import json
 import random
@@ -140,7 +142,12 @@ async def look(server: Server) -> dict[str, float]:
 
 
 def process() -> tuple[float, int]:
-    """Memory of its own in MB, without pages of files, which the kernel takes and gives as it likes; descriptors."""
+    """Memory of its own in MB, without pages of files, which the kernel takes and gives as it likes; descriptors.
+
+    What was freed and malloc has kept for the next time is given back first: it is nobody's.
+    """
+    with contextlib.suppress(AttributeError):  # a libc without it
+        ctypes.CDLL(None).malloc_trim(0)
     status = Path("/proc/self/status").read_text()
     own_kb = sum(int(line.split()[1]) for line in status.splitlines() if line.startswith(("RssAnon:", "VmSwap:")))
     return own_kb / 1024, len(list(Path("/proc/self/fd").iterdir()))
