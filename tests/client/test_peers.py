@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,11 +44,8 @@ def test_no_list_breaks_the_reader(nodes: object) -> None:
 
 
 def test_what_is_no_json_is_a_bad_reply() -> None:
-    try:
+    with pytest.raises(BadReply):
         peers(b"<html>")
-    except BadReply:
-        return
-    raise AssertionError("it was read")
 
 
 def service(*urls: str, **given: bool) -> Service:
