@@ -29,11 +29,11 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Effective]:
     """What ``serve`` was given, instead of a server."""
     given: list[Effective] = []
-    stand_in(monkeypatch, lambda effective: given.append(effective) or 0)
+    stand_in(monkeypatch, lambda effective, takeover: given.append(effective) or 0)
     return given
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, main: Callable[[Effective], int | None]) -> None:
+def stand_in(monkeypatch: pytest.MonkeyPatch, main: Callable[..., int | None]) -> None:
     module = types.ModuleType("zerolayer.serve.command")
     module.__dict__["main"] = main
     monkeypatch.setitem(sys.modules, "zerolayer.serve.command", module)
@@ -89,7 +89,7 @@ def test_a_refused_contract_is_one_message_with_its_row_and_exit_code_2(capsys: 
 
 
 def test_a_failed_start_is_one_message_and_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    def fail(effective: Effective) -> int:
+    def fail(effective: Effective, takeover: str | None) -> int:
         raise StartupError("Port 8000 is taken. Give --port another one.")
 
     stand_in(monkeypatch, fail)
@@ -101,7 +101,7 @@ def test_a_failed_start_is_one_message_and_exit_code_1(monkeypatch: pytest.Monke
 
 
 def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    def interrupt(effective: Effective) -> int:
+    def interrupt(effective: Effective, takeover: str | None) -> int:
         raise KeyboardInterrupt
 
     stand_in(monkeypatch, interrupt)

@@ -21,6 +21,7 @@ _FLAGS = (
     ("host", "ADDRESS", "address to listen on; other than loopback needs --key-set, --client-ca or --insecure"),
     ("port", "PORT", "port of the API"),
     ("admin", "HOST:PORT", "address of /metrics, loopback only"),
+    ("admin-unix", "PATH", "the admin's socket, which only this user may connect to; off = none"),
     ("slots", "N", "requests that run at once"),
     ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
     ("engine", "KIND", "native, or mock:step_us=5000"),
@@ -71,6 +72,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     serve = commands.add_parser("serve", help="start the server", description="Start the server.", allow_abbrev=False)
     _add_contract_flags(serve)
+    serve.add_argument(
+        "--takeover",
+        metavar="PATH",
+        nargs="?",
+        const="",
+        help="take the service over from the running server whose admin socket this is; default: that of --port",
+    )
     serve.set_defaults(run=_serve)
     chat = commands.add_parser(
         "chat", help="ask a running server", description="Ask a running server.", allow_abbrev=False
@@ -187,13 +195,17 @@ def _effective(options: argparse.Namespace) -> Effective:
 def _serve(options: argparse.Namespace) -> int:
     effective = _effective(options)
     if len(effective.contract.engine.devices) > 1:
+        if options.takeover is not None:
+            from zerolayer.errors import UsageError
+
+            raise UsageError("--takeover replaces one node; of several --devices, take over or restart each by itself.")
         from zerolayer.serve.parent import main as parent
 
         given = _given(options) | ({"contract": options.contract} if options.contract else {})
         return parent(effective, given, [f"--{name}" for name in _SWITCHES if getattr(options, name.replace("-", "_"))])
     from zerolayer.serve.command import main as serve
 
-    return serve(effective)
+    return serve(effective, takeover=options.takeover)
 
 
 def _contract(options: argparse.Namespace) -> int:

@@ -292,6 +292,12 @@ class ContractError(StartupError):
     code = "contract_error"
 
 
+class TakeoverFailed(StartupError):
+    """A running server could not be taken over; it goes on serving. The message names the remedy."""
+
+    code = "takeover_failed"
+
+
 class LedgerError(StartupError):
     """The ledger cannot be read or written; the message names the remedy."""
 

@@ -17,6 +17,7 @@ from typing import Protocol, cast
 from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
 from zerolayer.front.exchange import NEVER, Exchange, Headers
+from zerolayer.front.moving import hold, is_plain
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
@@ -197,6 +198,21 @@ class Connection(asyncio.Protocol):
     def drain(self) -> None:
         """Close after the reply that is being written, if there is one."""
         self.draining = True
+
+    def hold(self, *, held: bool) -> None:
+        """Read nothing."""
+        hold(self._transport, held=held)
+
+    def movable(self) -> asyncio.Transport | None:
+        """Between two requests another process can go on."""
+        rests = self._phase is _IDLE and self._http.idle and not self._events and not self._unsent
+        return self._transport if rests and not self.draining and is_plain(self._transport) else None
+
+    @property
+    def waits_to_move(self) -> bool:
+        """Whether nothing of a next request was read."""
+        alone = self._phase is _BUSY and not (self._early or self._events or self.draining)
+        return alone and self._transport.get_extra_info("ssl_object") is None
 
     @property
     def busy(self) -> bool:

@@ -10,6 +10,7 @@ from typing import cast
 from zerolayer.errors import Unavailable
 from zerolayer.front.connection import Connection, Router
 from zerolayer.front.http2_connection import Http2Connection
+from zerolayer.front.moving import hold, is_plain
 from zerolayer.front.site import Peer, Site
 from zerolayer.wire.http1_reply import response
 from zerolayer.wire.openai_reply import error_body
@@ -68,6 +69,19 @@ class Door(asyncio.Protocol):
     def drain(self) -> None:
         """Whoever comes through later drains at once."""
         self._draining = True
+
+    def hold(self, *, held: bool) -> None:
+        """Read nothing."""
+        hold(self._transport, held=held)
+
+    def movable(self) -> asyncio.Transport | None:
+        """Whoever has said nothing yet may say it to another process."""
+        return None if self._seen or not is_plain(self._transport) else self._transport
+
+    @property
+    def waits_to_move(self) -> bool:
+        """It has no reply to wait for."""
+        return False
 
     def close(self) -> None:
         """Close."""

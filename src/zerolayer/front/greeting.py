@@ -34,6 +34,10 @@ class Running(Protocol):
         """How many connections the service takes; the system may have lowered it."""
 
     @property
+    def admin_socket(self) -> str:
+        """Path of the admin's Unix socket, if there is one."""
+
+    @property
     def ledger_folder(self) -> Path | None:
         """Where requests are written down, if anywhere."""
 
@@ -58,6 +62,7 @@ def greeting(contract: Contract, name: str, server: Running, *, loop: str) -> st
         *([f"  socket    {contract.listen.unix}"] if contract.listen.unix else []),
         f"  watch     {admin}",
         f"  metrics   {admin}metrics",
+        *([f"  takeover  {server.admin_socket}"] if server.admin_socket else []),
         f"  keys      {_keys(contract)}",
         f"  ledger    {server.ledger_folder or 'none; --ledger FOLDER keeps a record of every request'}",
         f"  model     {name}",

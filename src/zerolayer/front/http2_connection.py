@@ -21,6 +21,7 @@ from zerolayer.front.exchange import NEVER, Exchange
 from zerolayer.front.http2_limits import http2_limits
 from zerolayer.front.http2_patience import Patience
 from zerolayer.front.http2_stream import Http2Stream
+from zerolayer.front.moving import hold
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.http2 import Code, Http2Protocol
@@ -162,6 +163,19 @@ class Http2Connection(asyncio.Protocol):
         """
         self._draining = True
         self._flush()
+
+    def hold(self, *, held: bool) -> None:
+        """Read nothing."""
+        hold(self._transport, held=held)
+
+    def movable(self) -> asyncio.Transport | None:
+        """Its tables and windows are of this process."""
+        return None
+
+    @property
+    def waits_to_move(self) -> bool:
+        """As above."""
+        return False
 
     def close(self) -> None:
         """Give the kernel what was written and say goodbye, then close."""

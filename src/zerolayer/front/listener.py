@@ -77,12 +77,12 @@ def bind(host: str, port: int, *, insecure: bool, flag: str) -> list[socket.sock
     return sockets
 
 
-def bind_unix(path: str) -> socket.socket:
+def bind_unix(path: str, flag: str = "--unix") -> socket.socket:
     """A listening Unix socket that only this user may connect to (mode 0600). Raises ``StartupError``.
 
     What a server that died left behind is taken over; a socket that still answers, or any other file, is not.
     """
-    _remove_stale(path)
+    _remove_stale(path, flag)
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
@@ -92,7 +92,7 @@ def bind_unix(path: str) -> socket.socket:
     except OSError as error:
         opened.close()
         raise StartupError(
-            f"cannot listen on {path} ({errno.errorcode.get(error.errno or 0, 'no reason')}). Give --unix a path in a "
+            f"cannot listen on {path} ({errno.errorcode.get(error.errno or 0, 'no reason')}). Give {flag} a path in a "
             "folder that you may write to, at most 107 bytes long."
         ) from None
     finally:
@@ -100,17 +100,17 @@ def bind_unix(path: str) -> socket.socket:
     return opened
 
 
-def _remove_stale(path: str) -> None:
+def _remove_stale(path: str, flag: str) -> None:
     try:
         if not stat.S_ISSOCK(Path(path).lstat().st_mode):
-            raise StartupError(f"{path} exists and is no socket. Give --unix another path, or remove that file.")
+            raise StartupError(f"{path} exists and is no socket. Give {flag} another path, or remove that file.")
     except OSError:
         return  # there is nothing, or bind will say what is wrong
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         refused = probe.connect_ex(path) == errno.ECONNREFUSED
     if not refused:
-        raise StartupError(f"{path} is in use, perhaps by another zerolayer. Stop that, or give --unix another path.")
+        raise StartupError(f"{path} is in use, perhaps by another zerolayer. Stop that, or give {flag} another path.")
     Path(path).unlink(missing_ok=True)
 
 
@@ -171,6 +171,11 @@ class Listener:
         self._stopped = False
 
     @property
+    def sockets(self) -> tuple[socket.socket, ...]:
+        """What is listened on."""
+        return tuple(self._sockets)
+
+    @property
     def port(self) -> int:
         """The port that is listened on."""
         return int(self._sockets[0].getsockname()[1])
@@ -182,14 +187,23 @@ class Listener:
             for listening in self._sockets:
                 self._loop.add_reader(listening.fileno(), self._accept, listening)
 
-    def stop(self) -> None:
-        """Accept no more; open connections stay."""
+    def rest(self) -> None:
+        """Accept nothing until ``start``: whoever comes waits in the kernel."""
+        if not self._stopped:
+            self._pause()
+
+    def take(self, accepted: socket.socket) -> None:
+        """A connection that another process accepted."""
+        self._take(accepted)
+
+    def stop(self, *, kept: bool = False) -> None:
+        """Accept no more; open connections stay. ``kept``: another process listens on the same sockets."""
         if self._stopped:
             return
         self._pause()
         self._stopped = True
         for listening in self._sockets:
-            if listening.family == socket.AF_UNIX:
+            if listening.family == socket.AF_UNIX and not kept:
                 Path(listening.getsockname()).unlink(missing_ok=True)
         for closed in (*self._sockets, *self._refused):
             closed.close()

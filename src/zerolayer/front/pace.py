@@ -32,6 +32,7 @@ class Pace:
         self._loop = loop
         self._clock_ns = clock_ns
         self._hearing = False
+        self._deaf = False
 
     def on_step(self, report: StepReport) -> None:
         """Once per report, in the order of the steps."""
@@ -63,9 +64,14 @@ class Pace:
         self.held.wake()
         self._hear()
 
+    def deafen(self, asked_ns: int | None) -> None:
+        """Until it is None: whoever came after ``asked_ns`` is not read, and loses no booking by that."""
+        self._deaf = asked_ns is not None
+        self._admission.heard_ns = self._clock_ns() if asked_ns is None else asked_ns
+
     def _hear(self) -> None:
         """Find out until when all arrivals have been read, so that nobody loses a booking to a loop that is behind."""
-        if not self._hearing and self._guard.slots.bookings:
+        if not self._hearing and not self._deaf and self._guard.slots.bookings:
             self._hearing = True
             self._loop.call_soon(self._heard, self._clock_ns(), _TURNS)
 
@@ -74,4 +80,5 @@ class Pace:
             self._loop.call_soon(self._heard, asked_ns, turns - 1)
             return
         self._hearing = False
-        self._admission.heard_ns = asked_ns
+        if not self._deaf:
+            self._admission.heard_ns = asked_ns

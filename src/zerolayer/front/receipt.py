@@ -130,6 +130,10 @@ class Books:
         """Where records go, if anywhere."""
         return self._ledger
 
+    def write_to(self, ledger: Ledger) -> None:
+        """Records go there from now on."""
+        self._ledger = ledger
+
     def file(
         self,
         receipt: Receipt,

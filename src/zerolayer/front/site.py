@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import secrets
+from asyncio import Transport
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -47,6 +48,16 @@ class Peer(Protocol):
 
     def drain(self) -> None:
         """Finish what is being answered, and take no more."""
+
+    def hold(self, *, held: bool) -> None:
+        """Read nothing: what the client sends waits in the kernel, for this process or the next one."""
+
+    def movable(self) -> Transport | None:
+        """What another process could go on with from here on; None while this one has to."""
+
+    @property
+    def waits_to_move(self) -> bool:
+        """Whether it will be movable once its reply is complete, if nothing more is read until then."""
 
     def close(self) -> None:
         """Give the kernel what was written, then close."""

@@ -22,6 +22,7 @@ from zerolayer.errors import (
     Unavailable,
     ZerolayerError,
 )
+from zerolayer.guard._native import sha256
 from zerolayer.guard.budget.budgets import Budgets, Hold, Size
 from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
@@ -117,8 +118,8 @@ class Guard:
         self._stalled: Unavailable | None = None
         self._unrecorded: Unavailable | None = None
 
-    def close(self, why: Unavailable) -> None:
-        """Refuse everything from now on (draining, or an engine that cannot go on)."""
+    def close(self, why: Unavailable | None) -> None:
+        """Refuse everything from now on (draining, or an engine that cannot go on); None to admit again."""
         self._closed = why
 
     def stall(self, why: Unavailable | None) -> None:
@@ -152,8 +153,7 @@ class Guard:
         contract = self.admission.promised(self._limits)
         limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=contract)
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
-        # The keyed hash of the process; equal lengths on top of it. Two bodies that collide would share a booking.
-        key = (request.route, len(body), hash(body))
+        key = (request.route, sha256(body))  # the same in the process that takes over from this one
         verdict = self.freshness.judge(stamps, wall_ms)
         return Arrival(limits, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 
@@ -308,6 +308,10 @@ class Guard:
             return self.reader.bounds(request)
         several = [self.reader.bounds(msgspec.structs.replace(part, n=1)) for part in request.each()]
         return sum(one[0] for one in several), min(one[1] for one in several), max(one[2] for one in several)
+
+    def work(self, prompt_tokens: int, max_tokens: int) -> Work:
+        """What so many tokens need of this engine."""
+        return self._work(prompt_tokens, max_tokens)
 
     def _work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         prices, chunk = self._cost.prices(), self.chunk_tokens

@@ -19,27 +19,38 @@ Progress = Callable[[str], None]
 _SWITCH_S = 0.0005  # a thread in pure Python may keep another waiting for this long, not for the default 5 ms
 
 
-def main(effective: Effective, load: Callable[[Contract, Progress], LoadedModel] | None = None) -> int:
+def main(
+    effective: Effective,
+    load: Callable[[Contract, Progress], LoadedModel] | None = None,
+    takeover: str | None = None,
+) -> int:
     """``zerolayer serve``: runs until SIGINT or SIGTERM; returns the exit code. Raises ``StartupError``.
 
-    ``load`` replaces the reading of a model file, for tests.
+    ``load`` replaces the reading of a model file, for tests. ``takeover``: the admin socket of the server that is
+    replaced, or "" for the one of this contract.
     """
-    log = effective.contract.log
+    contract = effective.contract
+    log = contract.log
     start_logging(log.format, log.level, access=log.access)
-    for device in effective.contract.engine.devices:  # one: of several, each has a process of its own
+    for device in contract.engine.devices:  # one: of several, each has a process of its own
         claim(device)
+    new = None
+    if takeover is not None:
+        from zerolayer.serve.takeover.asking import ask
+
+        contract, new = ask(contract, takeover)  # before the model is read: most refusals need none
     if load is None:
         from zerolayer.model.load import load_model
 
         load = load_model
     sys.setswitchinterval(_SWITCH_S)
     aside = ThreadPoolExecutor(1, "zerolayer-load")
-    loading = aside.submit(load, effective.contract, _progress)
+    loading = aside.submit(load, contract, _progress)
     aside.shutdown(wait=False)  # its thread ends with the loading
     # Imported now, not above: packing weights leaves the GIL to it.
     from zerolayer.serve.running import run
 
-    return run(effective.contract, loading)
+    return run(contract, loading, new)
 
 
 def _progress(line: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import os
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,17 +15,20 @@ from zerolayer.front.door import door, over_limit
 from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
 from zerolayer.front.site import Peer, Site
 from zerolayer.front.tls import Tls, TlsFiles
+from zerolayer.serve.admin_socket import AdminSocket, bind_admin
 
 _ADMIN_CONNECTIONS = 64
+SERVICE, LOCAL, ADMIN, LOCAL_ADMIN = "service", "unix", "admin", "admin_unix"
 
 
 @dataclass(frozen=True, slots=True)
 class Routers:
-    """Who answers on the service's address, on its Unix socket, and on the admin listener."""
+    """Who answers on the service's address, on its Unix socket, and on those of the admin."""
 
     service: Router
     local: Router
     admin: Router
+    local_admin: Router
 
 
 class Entrances:
@@ -32,8 +37,19 @@ class Entrances:
     The admin listener's ``admin_site`` keeps accounts of its own: a scrape is no work.
     """
 
-    def __init__(self, contract: Contract, routers: Routers, site: Site, admin_site: Site) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        routers: Routers,
+        site: Site,
+        admin_site: Site,
+        successor: Callable[[socket.socket], None],
+        given: Mapping[str, list[socket.socket]] = {},
+    ) -> None:
+        """``successor`` gets a process that would take over; ``given`` are sockets that listen already, by name."""
         self._contract = contract
+        self._successor = successor
+        self._given = dict(given)
         self._routers = routers
         self._site = site
         self._admin_site = admin_site
@@ -43,9 +59,9 @@ class Entrances:
         self.limit = affordable_connections(contract.limits.connections, raise_descriptor_limit())
         listen = contract.listen
         self._tls = Tls(TlsFiles(listen.certificate, listen.key, listen.client_ca)) if listen.certificate else None
-        self._listeners: list[Listener] = []
+        self._listeners: dict[str, Listener] = {}
         try:
-            self._listeners.extend(self._listen())
+            self._listen()
         except BaseException:
             self.stop()
             raise
@@ -53,12 +69,12 @@ class Entrances:
     @property
     def port(self) -> int:
         """Port of the service."""
-        return self._listeners[0].port
+        return self._listeners[SERVICE].port
 
     @property
     def admin_port(self) -> int:
         """Port of the admin listener."""
-        return self._listeners[-1].port
+        return self._listeners[ADMIN].port
 
     @property
     def busy(self) -> bool:
@@ -67,19 +83,43 @@ class Entrances:
 
     def start(self) -> None:
         """Begin to accept."""
-        for listener in self._listeners:
+        for listener in self._listeners.values():
             listener.start()
 
-    def stop(self) -> None:
-        """Accept no more; open connections stay."""
-        for listener in self._listeners:
-            listener.stop()
+    def rest(self) -> None:
+        """Accept and read nothing until ``start``: what clients send waits in the kernel."""
+        for listener in self._listeners.values():
+            listener.rest()
+        self.hold(held=True)
+
+    def hold(self, *, held: bool) -> None:
+        """Read nothing on the connections of the service, or go on."""
+        for connection in list(self.connections):
+            connection.hold(held=held)
+
+    def sockets(self) -> dict[str, tuple[socket.socket, ...]]:
+        """What is listened on, by name."""
+        return {name: listener.sockets for name, listener in self._listeners.items()}
+
+    def take(self, accepted: socket.socket) -> None:
+        """A connection of the service that another process accepted."""
+        name = LOCAL if accepted.family == socket.AF_UNIX else SERVICE
+        listener = self._listeners.get(name)
+        if listener is None:
+            accepted.close()
+        else:
+            listener.take(accepted)
+
+    def stop(self, *, kept: bool = False) -> None:
+        """Accept no more; open connections stay. ``kept``: another process listens on the same sockets."""
+        for listener in self._listeners.values():
+            listener.stop(kept=kept)
 
     def sweep(self, now: int) -> None:
         """Keep the time limits of all connections; ``now`` in monotonic nanoseconds."""
         for connection in (*self.connections, *self.admin_connections):
             connection.expire(now)
-        for listener in self._listeners:
+        for listener in self._listeners.values():
             listener.sweep()
 
     def drain(self) -> None:
@@ -109,19 +149,39 @@ class Entrances:
     def _everyone(self) -> list[Peer]:
         return [*self.connections, *self.admin_connections]
 
-    def _listen(self) -> Iterator[Listener]:
-        """The service's listener comes first, the admin's last."""
-        listen, limit = self._contract.listen, self.limit
+    def _listen(self) -> None:
+        contract, listen, limit = self._contract, self._contract.listen, self.limit
         full = partial(over_limit, self._site, limit)
         make = self._maker(self._site, self._routers.service, self.connections)
-        sockets = bind(listen.host, listen.port, insecure=self._contract.open_to_others, flag="--port")
-        yield Listener(sockets, make, self.connections, limit=limit, busy=full, tls=self._tls)
+        sockets = self._take_given(SERVICE) or bind(
+            listen.host, listen.port, insecure=contract.open_to_others, flag="--port"
+        )
+        self._listeners[SERVICE] = Listener(sockets, make, self.connections, limit=limit, busy=full, tls=self._tls)
         if listen.unix:
             make = self._maker(self._site, self._routers.local, self.connections)
-            yield Listener([bind_unix(listen.unix)], make, self.connections, limit=limit, busy=full)
+            sockets = self._take_given(LOCAL) or [bind_unix(listen.unix)]
+            self._listeners[LOCAL] = Listener(sockets, make, self.connections, limit=limit, busy=full)
         make = self._maker(self._admin_site, self._routers.admin, self.admin_connections)
-        sockets = bind(*listen.admin_address, insecure=False, flag="--admin")
-        yield Listener(sockets, make, self.admin_connections, limit=_ADMIN_CONNECTIONS, busy=full)
+        sockets = self._take_given(ADMIN) or bind(*listen.admin_address, insecure=False, flag="--admin")
+        self._listeners[ADMIN] = Listener(sockets, make, self.admin_connections, limit=_ADMIN_CONNECTIONS, busy=full)
+        make = self._maker(self._admin_site, self._routers.local_admin, self.admin_connections)
+        sockets = self._take_given(LOCAL_ADMIN) or bind_admin(contract, os.environ)
+        if sockets:
+            self._listeners[LOCAL_ADMIN] = AdminSocket(
+                sockets,
+                make,
+                self.admin_connections,
+                limit=_ADMIN_CONNECTIONS,
+                busy=full,
+                successor=self._successor,
+            )
+        for unwanted in self._given.values():
+            for listening in unwanted:
+                listening.close()
+        self._given.clear()
+
+    def _take_given(self, name: str) -> list[socket.socket]:
+        return self._given.pop(name, [])
 
     def _maker(self, site: Site, router: Router, connections: set[Peer]) -> Callable[[], asyncio.Protocol]:
         return partial(door, site, router, connections, self._loop)

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from zerolayer.contract import Contract
 from zerolayer.contract_tenants import Tenant, Tenants
+from zerolayer.errors import StartupError
 from zerolayer.guard.auth.authenticator import Authenticator
 from zerolayer.guard.auth.key_files import REVOKED, KeyDocuments, KeyFiles
-from zerolayer.guard.budget.budgets import Budgets
+from zerolayer.guard.budget.budgets import Budgets, keep_nothing
 from zerolayer.guard.budget.journal import BudgetJournal
 from zerolayer.guard.identity import Quota
 from zerolayer.serve.fleet import build_fleet
@@ -85,7 +86,7 @@ class BudgetBook:
         quotas = {tenant.name: _quota(tenant) for tenant in contract.tenant}
         default = _quota(tenants)
         kept = bool(tenants.key_set) or default.limited or any(quota.limited for quota in quotas.values())
-        path = _state_path(tenants.state, port) if kept else None
+        self._path = path = _state_path(tenants.state, port) if kept else None
         self._journal = None if path is None else BudgetJournal(path)
         offset_ns = time.time_ns() - clock_ns()
         self.budgets = Budgets(
@@ -108,6 +109,25 @@ class BudgetBook:
         if self._journal is not None and now_ns - self._synced_ns >= _SYNC_NS:
             self._synced_ns = now_ns
             self._helper.submit(self._journal.sync)
+
+    def move_out(self) -> None:
+        """Another process keeps the log from now on."""
+        if self._journal is not None:
+            self.budgets.keep = keep_nothing
+            self._journal.close()
+            self._journal = None
+
+    def move_in(self) -> bool:
+        """``move_out`` was in vain: what the other process has written counts. False while it still has the log."""
+        if self._path is not None and self._journal is None:
+            try:
+                self._journal = BudgetJournal(self._path)
+            except StartupError:
+                return False
+            self._journal.states = self.budgets.states
+            self.budgets.keep = self._journal.write
+            self.budgets.take_worse(self._journal.kept)
+        return True
 
     def close(self) -> None:
         """At the end, when no reply is on its way."""

@@ -110,6 +110,11 @@ class NodeBook:
         peers = () if self._neighbours is None else self._neighbours.elsewhere(_PEERS)
         return Unavailable(_ELSEWHERE if peers else _LEAVING, peers=peers)
 
+    def move_out(self) -> None:
+        """Another process is this node now, and nobody is to hear that it leaves."""
+        self.close()
+        self._neighbours = None
+
     def close(self) -> None:
         """No more questions."""
         if self._neighbours is not None:

@@ -26,6 +26,7 @@ from zerolayer.observe.logs import start_logging
 from zerolayer.serve.child import SILENCE_NS, Action, Child, Event, State
 from zerolayer.serve.devices import Device, devices
 from zerolayer.serve.service_manager import ServiceManager
+from zerolayer.serve.takeover.heirs import PARENT
 
 _log = logging.getLogger("zerolayer.serve")
 
@@ -133,6 +134,7 @@ class Parent:
         action = node.child.take(event, time.monotonic_ns())
         if action is Action.START:
             watchdog = {"NOTIFY_SOCKET": node.notify, "WATCHDOG_USEC": str(self._silence_ns // 1000)}
+            watchdog[PARENT] = str(os.getpid())
             # A session of its own: Ctrl-C reaches this process alone, and each node hears of it once.
             node.process = subprocess.Popen(  # noqa: S603 - this interpreter, with flags that were checked
                 node.device.command, env={**self._environ, **watchdog}, stdin=subprocess.DEVNULL, start_new_session=True

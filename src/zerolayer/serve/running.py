@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -17,7 +18,9 @@ import uvloop
 from zerolayer.contract import Contract
 from zerolayer.front.greeting import greeting
 from zerolayer.front.site import ConnectionLimits
+from zerolayer.model.cost import CostTable
 from zerolayer.model.diagnosis import answer_signal
+from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.serve.loop_slice import shorten_slice
 from zerolayer.serve.server import GRACE_S, Server
@@ -25,6 +28,7 @@ from zerolayer.serve.service_manager import ServiceManager
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
+    from zerolayer.serve.takeover.new import NewProcess
 
 _log = logging.getLogger("zerolayer.serve")
 
@@ -40,26 +44,41 @@ async def running(
     limits: ConnectionLimits | None = None,
     sweep_s: float = _SWEEP_S,
     watchdog: Watchdog | None = None,
+    new: NewProcess | None = None,
+    cost: CostTable | None = None,
 ) -> AsyncIterator[Server]:
-    """A server inside the running loop, until the block ends. ``limits`` default to the contract's."""
+    """A server inside the running loop, until the block ends. ``limits`` default to the contract's.
+
+    ``new`` and ``cost``: as ``Server`` has them.
+    """
     if limits is None:
         limits = ConnectionLimits(body_bytes=contract.limits.body_bytes, idle_ns=contract.listen.idle_s * _NS_PER_S)
-    server = Server(contract, loaded, limits, sweep_s, watchdog)
-    server.start()
+    server = Server(contract, loaded, limits, sweep_s, watchdog, new, cost)
     try:
+        server.start()
         yield server
     finally:
         await server.close()
 
 
-def run(contract: Contract, loading: Future[LoadedModel]) -> int:
-    """Serve until SIGINT or SIGTERM; the exit code. Raises ``StartupError``."""
-    loaded = loading.result()
+def run(contract: Contract, loading: Future[LoadedModel], new: NewProcess | None = None) -> int:
+    """Serve until SIGINT or SIGTERM, or until another process does; the exit code. Raises ``StartupError``.
+
+    ``new`` takes over from a process that serves.
+    """
+    loaded, cost = loading.result(), None
+    if new is not None:
+        info = loaded.engine.describe()
+        cost = CostTable(slots=info.slots, chunk_tokens=info.chunk_tokens)
+        measure(loaded.engine, cost, time.monotonic_ns)
+        new.take()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_until_signalled(contract, loaded))
+        return runner.run(_until_signalled(contract, loaded, new, cost))
 
 
-async def _until_signalled(contract: Contract, loaded: LoadedModel) -> int:
+async def _until_signalled(
+    contract: Contract, loaded: LoadedModel, new: NewProcess | None, cost: CostTable | None
+) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -68,22 +87,40 @@ async def _until_signalled(contract: Contract, loaded: LoadedModel) -> int:
             os._exit(128 + number)  # asked twice: now
         stop.set()
 
-    async with running(contract, loaded) as server:
+    async with running(contract, loaded, new=new, cost=cost) as server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, signalled, number)
         loop.add_signal_handler(signal.SIGHUP, server.reload)
+        loop.add_signal_handler(signal.SIGUSR2, server.heirs.start)
         answer_signal(loop, server.recorder)
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
         print(greeting(contract, loaded.name, server, loop=shorten_slice()), flush=True)
-        manager = ServiceManager(os.environ, lambda: server.alive)
+        manager = ServiceManager({**os.environ, **({} if new is None else new.manager)}, lambda: server.alive)
+        server.heirs.on_serving = manager.serves
         manager.ready()
-        await stop.wait()
-        manager.stopping()
-        _log.info("draining: running replies have %g s; a second signal ends at once", GRACE_S)
-        await server.drain()
+        handed_over = await _first(stop, server.heirs.gone) or (await server.heirs.settle() and await _over(server))
+        if not handed_over:
+            manager.stopping()
+            _log.info("draining: running replies have %g s; a second signal ends at once", GRACE_S)
+            await server.drain()
         manager.close()
         print(server.glue_line(), flush=True)
     gc.unfreeze()  # native objects are to be freed in order
     return 0
+
+
+async def _first(stop: asyncio.Event, gone: asyncio.Event) -> bool:
+    """Wait for either; whether it was ``gone``."""
+    tasks = [asyncio.ensure_future(event.wait()) for event in (stop, gone)]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    return gone.is_set()
+
+
+async def _over(server: Server) -> bool:
+    """Another process serves: wait until everything of this one is there."""
+    await server.heirs.gone.wait()
+    return True

@@ -40,17 +40,19 @@ from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.memory import GlueMemory
 from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, NodeState, ProgramState
-from zerolayer.serve.entrances import Entrances
+from zerolayer.serve.entrances import LOCAL_ADMIN, Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.guarding import build_guard
 from zerolayer.serve.memory import components
 from zerolayer.serve.nodes import NodeBook
 from zerolayer.serve.records import Records
 from zerolayer.serve.tables import Rooms, Tables
+from zerolayer.serve.takeover.heirs import Heirs
 from zerolayer.serve.viewing import Viewing
 
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
+    from zerolayer.serve.takeover.new import NewProcess
 
 _log = logging.getLogger("zerolayer.serve")
 
@@ -62,7 +64,10 @@ _BEAT_S = 30  # between two heartbeats
 
 
 class Server:
-    """One service on its listeners, inside a running loop. Raises ``StartupError`` when an address is taken."""
+    """One service on its listeners, inside a running loop. Raises ``StartupError`` when an address is taken.
+
+    ``new`` takes over from a process that serves; ``cost`` are the prices of a warm engine.
+    """
 
     def __init__(
         self,
@@ -71,6 +76,8 @@ class Server:
         limits: ConnectionLimits,
         sweep_s: float,
         watchdog: Watchdog | None = None,
+        new: NewProcess | None = None,
+        cost: CostTable | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(on_loop_exception)
@@ -81,7 +88,11 @@ class Server:
         self.keyring = build_keyring(contract, self._clock_ns, self._helper)
         self.book = BudgetBook(contract, self._clock_ns, self._helper, contract.listen.port)
         self._compiler = ThreadPoolExecutor(1, "zerolayer-grammar")
-        self._build_engine_side(contract, loaded, watchdog)
+        self._new = new
+        self._warm = cost is not None
+        self.heirs = Heirs(self, contract, GRACE_S)
+        self._moving_in = False
+        self._build_engine_side(contract, loaded, watchdog, cost)
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
         self.pace = Pace(self.guard, self.dispatcher, self.held, self._loop, self._clock_ns)
@@ -110,15 +121,18 @@ class Server:
         self.grpc_health = self.tables.grpc_health
         admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
         try:
-            self.entrances = Entrances(contract, self.tables.routers, site, admin_site)
+            given = {} if new is None else new.sockets
+            self.entrances = Entrances(contract, self.tables.routers, site, admin_site, self.heirs.knock, given)
         except BaseException:
             self.records.close(self._clock_ns())
             raise
 
-    def _build_engine_side(self, contract: Contract, loaded: LoadedModel, watchdog: Watchdog | None) -> None:
+    def _build_engine_side(
+        self, contract: Contract, loaded: LoadedModel, watchdog: Watchdog | None, cost: CostTable | None
+    ) -> None:
         """Steps, their costs, and what is promised by them."""
         self.info = loaded.engine.describe()
-        self.cost = CostTable(slots=self.info.slots, chunk_tokens=self.info.chunk_tokens)
+        self.cost = cost or CostTable(slots=self.info.slots, chunk_tokens=self.info.chunk_tokens)
         self.metrics = Metrics(loaded.name)
         self.admission = build_admission(contract, self.info.slots, self.cost, self._clock_ns, self.metrics.promises)
         self.slots = self.admission.calendar
@@ -162,6 +176,12 @@ class Server:
         return self.entrances.limit
 
     @property
+    def admin_socket(self) -> str:
+        """Path of the admin's Unix socket; "" without one."""
+        sockets = self.entrances.sockets().get(LOCAL_ADMIN, ())
+        return str(sockets[0].getsockname()) if sockets else ""
+
+    @property
     def ledger_folder(self) -> Path | None:
         """Where requests are written down, if anywhere."""
         return None if self.records.ledger is None else self.records.ledger.folder
@@ -173,11 +193,18 @@ class Server:
 
     def start(self) -> None:
         """Begin to answer."""
-        measure(self.loaded.engine, self.cost, self._clock_ns)
+        if not self._warm:
+            measure(self.loaded.engine, self.cost, self._clock_ns)
         self.tables.models.tell("worst_stall_ms", self.worst_stall_ms)
         self.steps.start()
         self._memory = GlueMemory(components(self._holders()))
+        new = self._new
+        if new is not None:
+            new.adopt(self)
+            new.ready()
         self.entrances.start()
+        if new is not None:
+            new.serve()
         self.nodes.start(self.port)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
@@ -196,7 +223,9 @@ class Server:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
         self._sweeper.cancel()
         self.nodes.close()
-        self.entrances.stop()
+        if self._new is not None:
+            self._new.close()
+        self.entrances.stop(kept=self.heirs.gone.is_set())
         await self.entrances.close(_FLUSH_S)
         self.steps.stop()
         self.loaded.remember()
@@ -206,6 +235,10 @@ class Server:
         await asyncio.sleep(0)  # reports and closings that are already on their way
         self.records.close(self._clock_ns())
         self.book.close()
+
+    def move_in(self) -> None:
+        """Write ledger and budgets again, as soon as the process that was to take over lets go of them."""
+        self._moving_in = True
 
     def reload(self) -> None:
         """Read the certificate again, if there is one; open connections go on."""
@@ -304,6 +337,8 @@ class Server:
         self._supervisor.look(now)
         self.grpc_health.refresh()  # after the look, so that it tells what was seen
         self.pace.sweep(now)
+        if self._moving_in and self.records.move_in() and self.book.move_in():
+            self._moving_in = False
         self.records.sweep(now, self.guard)
         if self.keyring is not None:
             self.keyring.look()

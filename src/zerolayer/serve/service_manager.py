@@ -29,6 +29,13 @@ class ServiceManager:
         if self._every_s:
             self._beat()
 
+    def serves(self, pid: int) -> None:
+        """That process is the service from now on; only while it is this one, signs of life follow."""
+        self._tell(f"MAINPID={pid}")
+        self.close()
+        if pid == os.getpid() and self._every_s:
+            self._beat()
+
     def stopping(self) -> None:
         """The service drains; the manager waits for its ``TimeoutStopSec``."""
         self._tell("STOPPING=1")

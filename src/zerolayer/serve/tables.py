@@ -133,6 +133,7 @@ class Tables:
             # No browser and no foreign name reaches a Unix socket, and gRPC gives its path as the host.
             local=Routes(Gate(origins=origins, media=BODY_MEDIA), table, self.calls, self._doorkeeper),
             admin=Routes(Gate(admin_hosts), admin),
+            local_admin=Routes(Gate(), admin),
         )
 
     def _inference(self, framing: Framing, counter: TokenCounter) -> Inference:

@@ -15,10 +15,10 @@ import msgspec
 
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.admission import Admission, Grant, Wish
-from zerolayer.guard.deadline.booking import Booking, Work
+from zerolayer.guard.deadline.booking import EARLY_NS, Booking, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
-from zerolayer.guard.deadline.tickets import EARLY_NS, Asker
+from zerolayer.guard.deadline.tickets import Asker
 from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
 

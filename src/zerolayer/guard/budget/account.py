@@ -132,6 +132,10 @@ class Account(_native.Account):
         self._hold_lent(units, 1)
         return units
 
+    def set_aside(self, units: Units) -> None:
+        """Hold what a process that ends has promised already, whether it is there or not."""
+        self._hold_lent(units, 1)
+
     def close(self, lent: Units, left: Units) -> None:
         """Another node's loan is over: all of it but ``left`` was used."""
         self._hold_lent(lent, -1)
@@ -177,6 +181,15 @@ class Account(_native.Account):
         if state.day == self.day:
             self.used_us = state.used_us
         self.advance(now)
+
+    def take_worse(self, state: State, now_us: int) -> None:
+        """Of what was used here and there the larger figures count."""
+        self.advance(now_us)
+        other = Account(self.id, self.whose, self.quota, now_us)
+        other.restore(state)
+        self.requests_debt = max(self.requests_debt, other.requests_debt)
+        self.tokens_debt = max(self.tokens_debt, other.tokens_debt)
+        self.used_us = max(self.used_us, other.used_us)
 
     def _rate(self, what: str, limit: int, over: int) -> RateLimited:
         wait_ms = -(-over // (limit * _US_PER_MS))

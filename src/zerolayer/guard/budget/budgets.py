@@ -90,6 +90,7 @@ class Hold(msgspec.Struct, eq=False):
             return
         self.settled = True
         accounts, size = self.accounts, self.size
+        heir = self.budgets.heir
         if not self.begun:
             for account in accounts:
                 account.forget(size.tokens, size.compute_us)
@@ -99,6 +100,8 @@ class Hold(msgspec.Struct, eq=False):
             for account in accounts:
                 if account.finish(size.tokens, size.compute_us, tokens, spent.compute_us, now):
                     budgets.keep(account)  # type: ignore[arg-type] # as above
+        if heir is not None:
+            heir(self, spent)
 
     def _judge(self) -> ZerolayerError | None:
         """Whether what is held fits beside all else; its own part does not count twice."""
@@ -137,8 +140,9 @@ class Budgets:
         self.clock_us = clock_us
         self._default = default
         self._tenants = tenants
-        self.keep = _keep_nothing if journal is None else journal.write
+        self.keep = keep_nothing if journal is None else journal.write
         self._kept = dict(kept)
+        self.heir: Callable[[Hold, Spent], None] | None = None  # is told what is settled, once another process decides
         self._elsewhere = elsewhere
         self._accounts: dict[bytes, AnyAccount] = {}
         self._lenders: dict[bytes, Lender] = {}
@@ -248,6 +252,26 @@ class Budgets:
                 states[account.id] = account.state()
         return states
 
+    def inherit(self, account_id: bytes, whose: str, quota: Quota, state: State) -> Account | None:
+        """An account as another process leaves it; None if its home is on another node, or it has no limit here."""
+        if whose == "tenant":
+            quota = next((own for name, own in self._tenants.items() if tenant_id(name) == account_id), self._default)
+        if not quota.limited:
+            return None
+        self._kept[account_id] = state
+        account = self._account(account_id, whose, quota)
+        return account if isinstance(account, Account) else None
+
+    def take_worse(self, kept: Mapping[bytes, State]) -> None:
+        """Another process decided for a while and is gone: of its figures and ours the larger ones count."""
+        for account_id, state in kept.items():
+            account = self._accounts.get(account_id)
+            if account is None:
+                self._kept[account_id] = state
+            elif isinstance(account, Account):
+                account.take_worse(state, self.clock_us())
+                self.keep(account)
+
     def _open(self, identity: Identity) -> tuple[AnyAccount, ...]:
         if max(len(self._accounts), len(self._of)) >= _IDLE_SWEEP:
             self._forget_idle()
@@ -294,7 +318,7 @@ class Budgets:
         self._of.clear()
 
 
-def _keep_nothing(account: Account) -> None:
+def keep_nothing(account: Account) -> None:
     """Without a log nothing outlives the process."""
 
 

@@ -20,7 +20,7 @@ from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.several import claim_all
-from zerolayer.guard.deadline.tickets import EARLY_NS, Asker, Tickets
+from zerolayer.guard.deadline.tickets import Asker, Tickets
 from zerolayer.model.cost import CostTable
 from zerolayer.observe.promises import Promises
 from zerolayer.wire.schema import Tier
@@ -78,7 +78,7 @@ class Admission:
         self._clock_ns = clock_ns
         self._message = message
         self._last_border = 0
-        self._told_ns = 0  # for whom nothing is held, not before that
+        self.told_ns = 0  # for whom nothing is held, not before that
         self._in_a_row = 0  # bookings since somebody started without one, or could have
         self._most = _BOOKED_A_SLOT * calendar.slots
 
@@ -109,7 +109,7 @@ class Admission:
         booking = self.tickets.match(asker, wish.key, now, self._heard_ns(now))
         terms = _terms(wish.limits, now, urgent=urgent)
         if booking is not None:
-            if booking.start_ns - EARLY_NS <= now:
+            if booking.start_ns - booking.early_ns <= now:
                 self._promises.came(now - booking.start_ns)
                 return self._redeem(booking, terms, now)
             self._promises.booking("early")
@@ -262,7 +262,7 @@ class Admission:
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
         told_ns = None
-        behind = 0 if asker.retry else self._told_ns  # who has waited already is not sent to the end
+        behind = 0 if asker.retry else self.told_ns  # who has waited already is not sent to the end
         if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold
             told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, behind)))
         if told_ns is None:
@@ -271,7 +271,7 @@ class Admission:
             )
         if not asker.last and not asker.retry:  # the next one is told a later time, as slots come free one by one
             typical_ns = wish.promised.typical_ns(self._cost.prices(), calendar.slots - 1)
-            self._told_ns = told_ns + typical_ns // calendar.slots
+            self.told_ns = told_ns + typical_ns // calendar.slots
         return self._busy(told_ns, now)
 
     def _may_book(self, wish: Wish, asker: Asker, *, soft: bool) -> bool:

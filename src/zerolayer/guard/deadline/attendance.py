@@ -40,6 +40,14 @@ class Attendance:
         self.lapsed += 1
         self._enter(credential, 0.0, 1.0, _FADE)
 
+    def seen(self) -> list[tuple[Hashable, tuple[float, float]]]:
+        """Kept and lapsed bookings by sender, the last that changed at the end."""
+        return list(self._seen.items())
+
+    def remember(self, credential: Hashable, kept: float, lapsed: float) -> None:
+        """What another process has seen of a sender."""
+        self._seen[credential] = (kept, lapsed)
+
     def _enter(self, credential: Hashable, kept: float, lapsed: float, fade: float) -> None:
         before = self._seen.pop(credential, (0.0, 0.0))
         self._seen[credential] = (before[0] * _FADE + kept, before[1] * fade + lapsed)

@@ -19,6 +19,7 @@ import msgspec
 from zerolayer.model.cost import Prices
 
 NEVER: Final = 1 << 62  # nanoseconds
+EARLY_NS: Final = 5_000_000  # a booked client may come this much early; it is held until its start
 JOIN_STEPS: Final = 3  # one in flight, one whose report is still on its way to the loop, and a heartbeat's chunk
 
 
@@ -117,6 +118,7 @@ class Booking(msgspec.Struct, eq=False):
     key: Hashable = None
     ticket: str = ""
     held: bool = False  # its client is here
+    early_ns: int = EARLY_NS  # by how much its client may come before the start; more where it was told another one
 
     @property
     def yields(self) -> bool:

@@ -19,7 +19,6 @@ from zerolayer.guard.deadline.booking import Booking
 
 _ATTEMPTS: Final = 2  # retries that stock SDKs make
 _GRPC_ATTEMPTS: Final = 4  # and gRPC, at most
-EARLY_NS: Final = 5_000_000  # a booked client may come this much early; it is held until its start
 SPACING_NS: Final = 5_000_000  # between two bookings of one sender: one client process cannot wake twice at once
 _LATE_NS: Final = 1_000_000_000  # for so long after its grace a client that comes is told from one that does not
 _NS_PER_S: Final = 1_000_000_000
@@ -82,13 +81,15 @@ class Tickets:
 
     def add(self, booking: Booking, asker: Asker, key: Hashable) -> None:
         """File a booking under ``key`` and give it its ticket."""
-        booking.credential = asker.credential
-        booking.key = (asker.credential, key)
         # Not to be guessed: whoever shares an address, as behind one proxy, could give back what others wait for.
-        booking.ticket = secrets.token_urlsafe(_TICKET_BYTES)
-        self._by_ticket[booking.ticket] = booking
+        self.file(booking, asker.credential, key, secrets.token_urlsafe(_TICKET_BYTES))
+
+    def file(self, booking: Booking, credential: Hashable, key: Hashable, ticket: str) -> None:
+        """``add`` what has its ticket already."""
+        booking.credential, booking.key, booking.ticket = credential, (credential, key), ticket
+        self._by_ticket[ticket] = booking
         insort(self._by_key.setdefault(booking.key, []), booking, key=_START)
-        insort(self._starts.setdefault(asker.credential, []), booking.start_ns)
+        insort(self._starts.setdefault(credential, []), booking.start_ns)
 
     def remove(self, booking: Booking) -> None:
         """Forget a booking that was redeemed or void."""
@@ -141,7 +142,7 @@ class Tickets:
         for booking in self._by_key.get(full_key, ()):
             if booking.held:
                 continue
-            if booking.start_ns - EARLY_NS <= now_ns and came_ns <= booking.start_ns + self._grace_ns:
+            if booking.start_ns - booking.early_ns <= now_ns and came_ns <= booking.start_ns + self._grace_ns:
                 return booking
             if early is None and booking.start_ns > now_ns:
                 early = booking

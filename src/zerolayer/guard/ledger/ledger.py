@@ -34,6 +34,7 @@ from zerolayer.guard.ledger.record import (
     entry_of,
     fit,
     head_bytes,
+    in_sequence,
 )
 from zerolayer.guard.ledger.segment import End, read_segment_head, repair, segment_path, segments
 
@@ -123,6 +124,23 @@ class Ledger:
         self._sequence += 1
         self._dirty = True
 
+    def copy(self, content: bytes) -> bool:
+        """Append a record of another ledger as it is, but for its sequence. False while the disk takes none."""
+        paper = self._paper
+        if paper is None or self.failed:
+            return False
+        if paper.size >= self._full_at:
+            paper = self._rotate(paper)
+        content = in_sequence(content, self._sequence)
+        digest = chained(self._hash, content)
+        try:
+            paper.put(content + digest)
+        except OSError:
+            self._fail()
+            return False
+        self._hash, self._sequence, self._dirty = digest, self._sequence + 1, True
+        return True
+
     def request(self, told: Told) -> None:
         """``append`` for a request, once each: without an object on the way."""
         paper = self._paper
@@ -177,8 +195,8 @@ class Ledger:
         self._told = False
         _log.warning("the ledger is written again", extra={"records": len(held), "lost": lost})
 
-    def close(self) -> None:
-        """The last note, and everything on the disk. Idempotent."""
+    def close(self, later: Callable[[Callable[[], None]], object] | None = None) -> None:
+        """The last note, and everything on the disk, for which ``later`` is called if it is given. Idempotent."""
         if self._paper is None:
             return
         self.retry()
@@ -187,7 +205,7 @@ class Ledger:
         self._paper, self._dirty = None, False
         bring = self.due()
         if bring is not None:
-            bring()
+            bring() if later is None else later(bring)
         os.close(self._lock)
 
     def _take(self, folder: Path) -> int:

@@ -72,6 +72,7 @@ class NoteKind(IntEnum):
     CLOSED = 2
     REPAIRED = 3  # bytes behind the last whole record were taken out; the number says how many
     GAP = 4  # records could not be written and are lost; the number says how many
+    JOINED = 5  # records of the annex that the text names follow, but for so many; without a name they break off
 
 
 class Entry(msgspec.Struct):
@@ -290,6 +291,11 @@ def read_record(data: bytes) -> Record | None:
         number, text = _NOTE.unpack(data)[8:]
         return Note(NoteKind(code), number, _text(text), sequence, ended_us)
     return None
+
+
+def in_sequence(content: bytes, sequence: int) -> bytes:
+    """The same content as another record of its chain."""
+    return content[:8] + sequence.to_bytes(8, "little") + content[16:]
 
 
 def chained(before: bytes, content: bytes | bytearray) -> bytes:

@@ -1,0 +1,1 @@
+"""A new process takes the service over from an old one: sockets, promises, budgets, ledger."""

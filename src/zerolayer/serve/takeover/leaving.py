@@ -1,0 +1,128 @@
+"""What a server does while another process takes over from it; ``old.py`` says when.
+
+Nothing is torn down before the new process serves: bookings, budgets and sockets stay as they were, so that to go on is
+to begin to read again.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from zerolayer.errors import Unavailable
+from zerolayer.front import moving
+from zerolayer.guard.budget.succession import Bequest, Settled
+from zerolayer.guard.deadline.succession import Engagements, engagements, take_on
+from zerolayer.serve.takeover.messages import MOST_DESCRIPTORS, Estate
+from zerolayer.serve.takeover.service import Service
+
+_LAST_NS: Final = 250_000_000
+_MOVED: Final = "another process of this server takes the request; send it again"
+
+
+class Leaving:
+    """The server's side. ``tell`` gets what is settled once the other process serves. On the loop."""
+
+    def __init__(self, server: Service, tell: Callable[[Settled], None]) -> None:
+        self._server = server
+        self._tell = tell
+        self._asked_ns = 0
+        self._frozen = False
+        self._left_ns = 0
+        self._out: Estate | None = None
+        self._bequest: Bequest | None = None
+
+    def freeze(self) -> None:
+        """Read nothing more. Replies that run go on."""
+        server, self._frozen = self._server, True
+        self._asked_ns = time.monotonic_ns()
+        server.pace.deafen(self._asked_ns)
+        server.entrances.rest()
+
+    @property
+    def settled(self) -> bool:
+        """Whether no client is held for a slot that was promised."""
+        return not self._server.held
+
+    def offer(self) -> tuple[Estate, list[socket.socket]]:
+        """Everything, and the sockets that are listened on; from here on nothing is written but beside the ledger.
+
+        Raises ``LedgerError``, and then nothing has changed.
+        """
+        server = self._server
+        server.records.move_out()
+        self._bequest = Bequest(server.book.budgets, self._tell)
+        found = [(name, each) for name, sockets in server.entrances.sockets().items() for each in sockets]
+        self._out = Estate(
+            tuple(name for name, _ in found),
+            engagements(server.admission, server.guard.chunk_tokens),
+            self._bequest.legacies(),
+            self.ends_ns(),
+            self._asked_ns,
+        )
+        server.book.move_out()
+        return self._out, [each for _, each in found]
+
+    def go(self) -> None:
+        """The other process serves. What is being answered here is finished here."""
+        server, self._left_ns = self._server, time.monotonic_ns()
+        if self._bequest is not None:
+            self._bequest.begin()
+        for booking in server.admission.tickets:
+            if not booking.held:
+                server.admission.void(booking)
+        server.pace.deafen(None)
+        server.nodes.move_out()
+        server.guard.close(Unavailable(_MOVED))
+        server.grpc_health.end()
+
+    def connections(self) -> list[int]:
+        """Descriptors of connections that rest, to be sent on; the caller closes them."""
+        return moving.take(self._server.entrances.connections, MOST_DESCRIPTORS)
+
+    def drain(self) -> None:
+        """Connections that cannot move are ended by their next reply, or when they rest."""
+        for connection in list(self._server.entrances.connections):
+            if not connection.waits_to_move:
+                connection.hold(held=False)
+                connection.drain()
+
+    def ends_ns(self) -> tuple[int, ...]:
+        """Bounds of the ends of what runs."""
+        calendar = self._server.slots
+        calendar.is_feasible()  # which also brings them up to date
+        return tuple(ends[0] for ends in calendar.picture.ends() if ends is not None)
+
+    def quiet(self, now_ns: int) -> bool:
+        """Whether nothing is answered any more. Connections that cannot move may bring a last request for a moment."""
+        server = self._server
+        if server.slots.taken or server.held or server.entrances.busy:
+            return False
+        return not server.entrances.connections or now_ns - self._left_ns >= _LAST_NS
+
+    def cut(self) -> None:
+        """The time is up: what still runs ends with an error."""
+        self._server.dispatcher.fail_all(
+            Unavailable("the server was replaced before the reply was complete; send the request again")
+        )
+
+    def resume(self) -> None:
+        """Serve as before: the other process is gone, or never began."""
+        server = self._server
+        if self._out is not None:
+            server.move_in()
+        if self._bequest is not None:
+            self._bequest.end()
+        if self._left_ns and self._out is not None:
+            now = time.monotonic_ns()
+            given = self._out.engagements
+            fresh = tuple(each for each in given.promises if each.start_ns > now)
+            take_on(server.admission, Engagements(fresh, (), given.told_ns), server.guard.work)
+            server.nodes.start(server.port)
+            server.guard.close(None)
+        if self._frozen:
+            server.pace.deafen(None)
+            server.entrances.start()
+            server.entrances.hold(held=False)
