@@ -225,4 +225,4 @@ def test_the_key_goes_along_and_is_never_shown(scripted, http) -> None:
     client = Client(server.url, api_key="sk-zl1-secret")
     list(client.chat([{"role": "user", "content": "Hi"}]))
     assert all(b"authorization: bearer sk-zl1-secret" in request.lower() for request in server.requests)
-    assert "secret" not in repr(client._client._service.addresses)
+    assert "secret" not in repr(client._client._service._addresses)
