@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -36,7 +37,8 @@ class AsyncClient:
     """A client of one server, or of several that serve the same model, for tasks of one event loop.
 
     The arguments are those of ``ClientOptions``. ``close``, or the end of an ``async with`` block, closes its
-    connections. Raises ``InvalidAddress``, and ``NotSupported`` for gRPC without the package ``hpack``.
+    connections, and so does throwing it away. Raises ``InvalidAddress``, and ``NotSupported`` for gRPC without the
+    package ``hpack``.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class AsyncClient:
         self._default_model: str | None = None
         self._vocabularies: dict[str, Held] = {}
         self._drafter = self.drafter()
+        weakref.finalize(self, self._connections.abandon).atexit = False
 
     @property
     def statistics(self) -> Statistics:
