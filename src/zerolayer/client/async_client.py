@@ -22,7 +22,7 @@ from zerolayer.client.head import json_object, read_head, refused
 from zerolayer.client.http1 import CHECK
 from zerolayer.client.http2_connection import speaks_http2
 from zerolayer.client.json_form import JsonForm
-from zerolayer.client.options import CallOptions, ClientOptions, Protocol
+from zerolayer.client.options import CallOptions, ClientOptions, Protocol, check
 from zerolayer.client.request import Options, Question
 from zerolayer.client.retry import RetryPolicy
 from zerolayer.client.schema_form import GrpcForm, SchemaForm, encode
@@ -44,6 +44,7 @@ class AsyncClient:
     def __init__(
         self, base_url: str | Sequence[str] = "http://127.0.0.1:8000", **options: Unpack[ClientOptions]
     ) -> None:
+        check(options, ClientOptions)
         self._protocol: Protocol = options.get("protocol", "auto")
         if self._protocol == "grpc" and not speaks_http2():
             raise NotSupported("gRPC needs HTTP/2, and that the package hpack: pip install hpack.")
@@ -113,10 +114,12 @@ class AsyncClient:
 
     def chat(self, messages: Sequence[Mapping[str, str]], **options: Unpack[CallOptions]) -> AsyncTextStream:
         """Stream an answer to ``messages``, as ``Client.chat`` does. The call begins when the stream is used."""
+        check(options, CallOptions)
         return AsyncTextStream(self._service, partial(self._start, None, messages, options))
 
     def generate(self, prompt: str, **options: Unpack[CallOptions]) -> AsyncTextStream:
         """Stream how the model continues ``prompt``, without a chat template. Otherwise as ``chat``."""
+        check(options, CallOptions)
         return AsyncTextStream(self._service, partial(self._start, prompt, (), options))
 
     def draft(self, text: str, *, messages: Sequence[Mapping[str, str]] = (), model: str | None = None) -> None:
