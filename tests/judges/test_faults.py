@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from cluster.fake_servers import FakeNameServer
-from judges.fault_load import Load, Node, ask, running_nodes
+from judges.fault_load import SLOTS, Load, Node, ask, running_nodes
 from judges.relay import Relay
 from zerolayer import AsyncClient
 from zerolayer.client.retry import RetryPolicy
@@ -135,7 +135,33 @@ def test_a_node_that_is_killed_costs_the_streams_it_cut_and_nothing_is_executed_
             await load.stop()
             statistics = client.statistics
             assert (statistics.failed, load.bad, load.wrong) == (0, 0, [])
-            assert load.cut == statistics.cut <= 4  # what its slots held
+            assert load.cut == statistics.cut <= SLOTS
+            return statistics.answered, statistics.cut, statistics.unanswered
+
+    expected = asyncio.run(_expected(nodes))
+    before = _executed(nodes)
+    answered, cut, unanswered = asyncio.run(run())
+    assert answered - cut <= _executed(nodes) - before <= answered + unanswered
+
+
+def test_a_node_that_hangs_costs_the_streams_it_held_and_nothing_is_executed_twice_unnoticed(nodes: list[Node]) -> None:
+    """Which of its connections are dead is found out by what does not come back within two seconds."""
+
+    async def run() -> tuple[int, int, int]:
+        urls = [node.url for node in nodes]
+        async with AsyncClient(urls, retry=PATIENT, answer_within_s=2.0, dead_after_s=2.0) as client:
+            load = Load(client, expected)
+            await load.reach(60)
+            nodes[0].signal(signal.SIGSTOP)
+            counted = load.answers.copy()
+            await load.reach(60, *urls[1:])
+            assert (load.answers - counted)[urls[0]] <= SLOTS  # what had been read already
+            nodes[0].signal(signal.SIGCONT)
+            await load.reach(5, urls[0])
+            await load.stop()
+            statistics = client.statistics
+            assert (statistics.failed, load.bad, load.wrong) == (0, 0, [])
+            assert load.cut == statistics.cut <= SLOTS
             return statistics.answered, statistics.cut, statistics.unanswered
 
     expected = asyncio.run(_expected(nodes))
