@@ -1,4 +1,4 @@
-"""What the client says of how often a call has waited, so that a server tells those who come back from those who come."""
+"""What the client says of how often a call has waited: a server tells those who come back from those who come."""
 
 from __future__ import annotations
 

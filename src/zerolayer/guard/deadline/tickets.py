@@ -39,7 +39,7 @@ class Asker(msgspec.Struct, frozen=True):
 
 
 def read_asker(headers: Mapping[bytes, bytes], credential: Hashable, named: str) -> Asker:
-    """Who asks, from what clients say about themselves: our own come back until their time is over, stock ones twice."""
+    """Who asks, from what clients say about themselves; our own come back until their time is over."""
     ticket, count = headers.get(b"x-zl-ticket"), headers.get(b"x-stainless-retry-count")
     retry, last = None, False
     if (waits := headers.get(b"x-zl-retry-count")) is not None and waits.isdigit():
