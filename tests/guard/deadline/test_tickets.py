@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from zerolayer.guard.deadline._native import Tickets
 from zerolayer.guard.deadline.booking import Booking, Terms, Work
-from zerolayer.guard.deadline.tickets import Asker, Tickets, read_asker
+from zerolayer.guard.deadline.tickets import Asker, read_asker
 
 MS = 1_000_000
 START = 100 * MS
@@ -13,7 +16,7 @@ RETRY, FIRST, SILENT = Asker("a", retry=True), Asker("a", retry=False), Asker("a
 
 
 def _tickets(*starts: int, asker: Asker = FIRST) -> Tickets:
-    tickets = Tickets(250 * MS)
+    tickets = Tickets(250 * MS, os.urandom)
     for start in starts:
         booking = Booking(start, 0, Work(1, 0, 0, 1), Terms(0, 0, 0, 0), 1, 0, 0, 0)
         tickets.add(booking, asker, "body")
@@ -53,7 +56,7 @@ def test_equal_requests_are_a_multiset():
 def test_a_ticket_tells_nothing_about_the_next_one():
     """Whoever shares an address, as behind one proxy, might else give back what others wait for."""
     tickets = _tickets(START, START + 5 * MS)
-    first, second = (booking.ticket for booking in tickets)
+    first, second = (booking.ticket for booking in tickets.all())
     assert first[:4] != second[:4]
     assert len(first) == len(second) == 12
 
