@@ -43,7 +43,9 @@ _METER_NS: Final = 60_000_000_000  # between two records of compute that is in n
 class Work(Protocol):
     """One answer that runs for a request."""
 
-    compute_ns: int
+    @property
+    def compute_ns(self) -> int:
+        """What it cost so far, nanoseconds of one core."""
 
     def spent(self) -> Spent:
         """What ran so far."""

@@ -19,12 +19,13 @@ import zerolayer
 from zerolayer.contract import Contract
 from zerolayer.errors import Unavailable
 from zerolayer.front.defect import on_loop_exception
-from zerolayer.front.dispatch import Charges, Dispatcher
+from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import Keeping
 from zerolayer.front.pace import Pace
 from zerolayer.front.site import ConnectionLimits, Peer, Site
+from zerolayer.front.step_account import Charges
 from zerolayer.front.supervision import Supervisor
 from zerolayer.guard.answers import AnswerCache
 from zerolayer.guard.deadline.admission import build_admission
