@@ -29,6 +29,7 @@ from zerolayer.front.supervision import Supervisor
 from zerolayer.guard.answers import AnswerCache
 from zerolayer.guard.deadline.admission import build_admission
 from zerolayer.model.cost import CostTable
+from zerolayer.model.cost_cache import place
 from zerolayer.model.derating import Derating
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs
@@ -173,7 +174,8 @@ class Server:
 
     def start(self) -> None:
         """Begin to answer."""
-        measure(self.loaded.engine, self.cost, self._clock_ns)
+        kept = place(os.environ, self.loaded.files, self.info) if self.loaded.files else None
+        measure(self.loaded.engine, self.cost, self._clock_ns, kept)
         self.tables.models.tell("worst_stall_ms", self.worst_stall_ms)
         self.steps.start()
         self._memory = GlueMemory(components(self._holders()))
