@@ -60,6 +60,7 @@ _FLUSH_S = 1.0  # for the last bytes, after that
 _NS_PER_MS = 1_000_000
 _NS_PER_S = 1_000_000_000
 _BEAT_S = 30  # between two heartbeats
+_PREPARE_S = 1.0  # after the start, and until nothing runs
 
 
 class Server:
@@ -182,6 +183,7 @@ class Server:
         self.entrances.start()
         self.nodes.start(self.port)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+        self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
@@ -197,6 +199,7 @@ class Server:
     async def close(self) -> None:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
         self._sweeper.cancel()
+        self._preparing.cancel()
         self.nodes.close()
         self.entrances.stop()
         await self.entrances.close(_FLUSH_S)
@@ -298,6 +301,13 @@ class Server:
             return KeyState()
         counts = self.keyring.authenticator.counts
         return KeyState(counts.hits, counts.misses, counts.verified)
+
+    def _prepare(self) -> None:
+        """What the first request with a grammar would wait for, in a moment when nobody else does."""
+        if self.slots.taken:
+            self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
+        else:
+            self._compiler.submit(self.loaded.grammars.prepare)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""
