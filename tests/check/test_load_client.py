@@ -13,7 +13,8 @@ import pytest
 
 from zerolayer.check.errors import TargetError
 from zerolayer.check.exchange import Exchange, Planned
-from zerolayer.check.load_client import Endpoint, LoadClient, timer_lag_us
+from zerolayer.check.load_client import LoadClient, timer_lag_us
+from zerolayer.check.network import Endpoint
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
