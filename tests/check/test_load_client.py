@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import socket
 import threading
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from check.scripted import Machine
 from zerolayer.check.errors import TargetError
 from zerolayer.check.exchange import Exchange, Planned
 from zerolayer.check.load_client import LoadClient, timer_lag_us
@@ -171,6 +173,21 @@ def test_an_aborted_request_resets_its_connection() -> None:
         client.abort(list(client.in_flight.values()))
         assert gone.wait(2)
         assert client.in_flight == {}
+
+
+def test_a_rest_before_a_request_is_no_lateness_in_reading_its_reply() -> None:
+    async def at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not reader.at_eof():
+            await reader.read(65536)
+            writer.write(OK)
+
+    machine = Machine(lambda: at_once)
+    client = LoadClient(Endpoint("here", 1, tls=False), 1.0, machine.clock, machine)
+    client.run(planned(client))
+    machine.sleep(1.0)
+    assert client.run(planned(client))[0].lag_ns < 1_000_000
+    client.close()
+    machine.close()
 
 
 def test_nobody_there_is_a_typed_error() -> None:

@@ -264,7 +264,7 @@ class LoadClient:
                     exchange.error = "reset"
             now_ns = self.clock()
             for exchange in connection.active:
-                exchange.lag_ns = max(exchange.lag_ns, now_ns - since_ns)
+                exchange.lag_ns = max(exchange.lag_ns, now_ns - max(since_ns, exchange.sent_ns))
             if not data:
                 return ended + self._lost(connection)
             over = connection.carrier.feed(data, now_ns)
