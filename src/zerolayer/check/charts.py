@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 
@@ -14,6 +15,8 @@ LEFT, RIGHT, TOP, BOTTOM = 58, 12, 22, 48
 NAMES = 62  # to the right of lines, for their names
 APART = 14  # from one name to the next
 COLUMNS, BANDS, BARS = 72, 26, 48
+COLOURS = 4  # of lines
+Line = tuple[Floats, Floats]  # x and y of every point
 
 
 @dataclass(frozen=True)
@@ -164,30 +167,35 @@ def curve(sizes: Floats, lines: dict[str, Floats], s0_ms: float) -> str:
     )
     at = y.at(s0_ms)
     mark = f'<line class="mark" x1="{LEFT}" x2="{x.end}" y1="{at:.1f}" y2="{at:.1f}"/>'
-    drawn = _lines(x, y, sizes, lines) + mark
+    drawn = _lines(x, y, {name: (sizes, values) for name, values in lines.items()}) + mark
     return _frame(x, y, "requests at once", "latency in ms", drawn, "Latency by size of pulse", sizes.tolist())
 
 
-def shares(xs: Floats, lines: dict[str, Floats], x_label: str, y_label: str) -> str:
-    """Percentages against a count, one line each (at most two)."""
-    x = _x_axis(max(0.0, float(xs.min()) - 0.5), float(xs.max()) + 0.5, right=NAMES)
-    y = _y_axis(0.0, 105.0)
-    return _frame(x, y, x_label, y_label, _lines(x, y, xs, lines), f"{y_label} by {x_label}", xs.tolist())
+def shares(lines: dict[str, Line], x_label: str, y_label: str, x_ticks: list[float] | None = None) -> str:
+    """Percentages, one line each: (x, percentage). Which is which, the page says beside it."""
+    xs, ys = (np.concatenate([line[side] for line in lines.values()]) for side in (0, 1))
+    room = (float(xs.max()) - float(xs.min())) / 20 or 0.5
+    x = _x_axis(max(0.0, float(xs.min()) - room), float(xs.max()) + room)
+    y = _y_axis(max(0.0, float(ys.min()) - 5), 101.0)
+    drawn = _lines(x, y, lines, named=False)
+    return _frame(x, y, x_label, y_label, drawn, f"{y_label} by {x_label}", x_ticks)
 
 
-def _lines(x: Axis, y: Axis, xs: Floats, lines: dict[str, Floats]) -> str:
-    """Every line with its dots, and its name to the right of its end, where names do not touch."""
+def _lines(x: Axis, y: Axis, lines: dict[str, Line], *, named: bool = True) -> str:
+    """Every line with its dots, and its name, if asked for, to the right of its end, where names do not touch."""
     parts, ends = [], []
-    for index, (name, ys) in enumerate(lines.items()):
+    for index, (name, (xs, ys)) in enumerate(lines.items()):
+        kind = f"l{index % COLOURS}"
         points = [(x.at(a), y.at(b)) for a, b in zip(xs, ys, strict=True) if not math.isnan(b)]
         if not points:
             continue
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-        parts.append(f'<polyline class="line l{index}" points="{path}"/>')
-        parts += [f'<circle class="l{index}" cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in points]
-        ends.append((points[-1][1], points[-1][0], name))
+        parts.append(f'<polyline class="line {kind}" points="{path}"/>')
+        parts += [f'<circle class="{kind}" cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in points]
+        if named:
+            ends.append((points[-1][1], points[-1][0], name))
     above = -math.inf
     for end, start, name in sorted(ends):
         above = max(end, above + APART)
-        parts.append(f'<text class="marked" x="{start + 9:.1f}" y="{above + 4:.1f}">{name}</text>')
+        parts.append(f'<text class="marked" x="{start + 9:.1f}" y="{above + 4:.1f}">{escape(name)}</text>')
     return "".join(parts)

@@ -12,10 +12,10 @@ from zerolayer.check.run_file import BASELINE, CAPTURE, CLOSED, PULSE, REPLAY, S
 from zerolayer.check.text_report import evidence, level_tables, number, show, show_share, summary, verdict
 
 _STYLE = """
-:root{color-scheme:light dark;--paper:#fff;--ink:#1a1f24;--soft:#5c6670;--rule:#dfe3e7;--a:#1f6feb;--b:#c4620a;
---bad:#b3261e;--good:#1a7f37;--card:#f6f8fa}
+:root{color-scheme:light dark;--paper:#fff;--ink:#1a1f24;--soft:#5c6670;--rule:#dfe3e7;--a:#1f6feb;
+--b:#c4620a;--c:#8250df;--d:#0f7b6c;--bad:#b3261e;--good:#1a7f37;--card:#f6f8fa}
 @media(prefers-color-scheme:dark){:root{--paper:#0f1317;--ink:#e6eaee;--soft:#97a2ad;--rule:#2a3138;--a:#6cb0ff;
---b:#ffab5e;--bad:#ff8a80;--good:#6fdd8b;--card:#171c22}}
+--b:#ffab5e;--c:#c9a5ff;--d:#5fd3bf;--bad:#ff8a80;--good:#6fdd8b;--card:#171c22}}
 *{box-sizing:border-box}body{margin:0 auto;max-width:1080px;padding:28px 20px 60px;background:var(--paper);
 color:var(--ink);font:15px/1.5 system-ui,sans-serif}
 h1{font-size:15px;font-weight:500;color:var(--soft);margin:0}h2{font-size:16px;margin:34px 0 8px}
@@ -38,9 +38,10 @@ svg{width:100%;max-width:720px;height:auto;display:block}svg text{font:13px syst
 .grid{stroke:var(--rule)}.axis{stroke:var(--soft)}.mark{stroke:var(--bad);stroke-dasharray:4 3}
 svg .marked{fill:var(--ink)}.s0{fill:var(--a);opacity:.65}.s1{fill:var(--b);opacity:.6}.heat{fill:var(--a)}
 .dot{fill:var(--a);opacity:.45}.cross{stroke:var(--b);stroke-width:1.5;fill:none}.line{fill:none;stroke-width:2}
-.l0{stroke:var(--a);fill:var(--a)}.l1{stroke:var(--b);fill:var(--b)}polyline.line{fill:none}
+.l0{stroke:var(--a);fill:var(--a)}.l1{stroke:var(--b);fill:var(--b)}
+.l2{stroke:var(--c);fill:var(--c)}.l3{stroke:var(--d);fill:var(--d)}polyline.line{fill:none}
 .key{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:4px}.k0{background:var(--a)}
-.k1{background:var(--b)}footer{margin-top:34px;font-size:13px;color:var(--soft)}
+.k1{background:var(--b)}.k2{background:var(--c)}.k3{background:var(--d)}footer{margin-top:34px;font-size:13px;color:var(--soft)}
 """
 
 
@@ -149,16 +150,17 @@ def _charts(run: Run, report: Report) -> str:
             run.position[largest & run.refused].astype(np.float64),
             report.s0.value,
         )
-        figures.append(_figure("Order of sending", "Largest pulses. A queue is a ramp; crosses are refusals.", scatter))
+        figures.append(figure("Order of sending", "Largest pulses. A queue is a ramp; crosses are refusals.", scatter))
     if alone.any():
         series = {"alone": run.latency_ms[alone]} | ({"pulse": run.latency_ms[together]} if together.any() else {})
-        legend = '<span class="key k0"></span>alone &nbsp;<span class="key k1"></span>largest pulses'
-        figures.append(_figure("Latency", legend, charts.histogram(series, {"S0": report.s0.value})))
+        figures.append(
+            figure("Latency", legend(["alone", "largest pulses"]), charts.histogram(series, {"S0": report.s0.value}))
+        )
     rows = run.rows(*_PARTS) & run.served
     if rows.any():
         picture = charts.heat_map(run.intended[rows] / 1e6, run.latency_ms[rows], _begins_s(run))
         figures.append(
-            _figure("Every served request", "The stronger the colour, the more. Bands hide from percentiles.", picture)
+            figure("Every served request", "The stronger the colour, the more. Bands hide from percentiles.", picture)
         )
     if len(report.pulses) >= 2:
         sizes = np.array([level.size for level in report.pulses], dtype=np.float64)
@@ -167,7 +169,7 @@ def _charts(run: Run, report: Report) -> str:
             "P99": np.array([level.p99.value for level in report.pulses]),
         }
         picture = charts.curve(sizes, lines, report.s0.value)
-        figures.append(_figure("Latency by size of pulse", "Level while slots are free. Dashed: S0.", picture))
+        figures.append(figure("Latency by size of pulse", "Level while slots are free. Dashed: S0.", picture))
     return "".join(figures)
 
 
@@ -180,5 +182,12 @@ def _begins_s(run: Run) -> dict[str, float]:
     }
 
 
-def _figure(title: str, caption: str, svg: str) -> str:
-    return f"<figure><figcaption><b>{title}.</b> {caption}</figcaption>{svg}</figure>"
+def figure(title: str, caption: str, svg: str) -> str:
+    """A picture under its title, which is text; ``caption`` is HTML."""
+    return f"<figure><figcaption><b>{escape(title)}.</b> {caption}</figcaption>{svg}</figure>"
+
+
+def legend(names: list[str]) -> str:
+    """Names behind the colours in which ``charts`` draws their lines or bars."""
+    keys = (f'<span class="key k{i % charts.COLOURS}"></span>{escape(name)}' for i, name in enumerate(names))
+    return " &nbsp;".join(keys)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from zerolayer.check.figures import Level
+from zerolayer.check.findings import Finding
 from zerolayer.check.report import Report
 from zerolayer.check.run_file import Run
 from zerolayer.check.statistics import Estimate
@@ -36,16 +37,7 @@ def _document(run: Run, report: Report) -> dict[str, Any]:
             "read": figure(lag.read),
             "limit": lag.limit_ms,
         },
-        "findings": [
-            {
-                "kind": finding.kind.value,
-                "exit_code": finding.exit_code,
-                "text": finding.text,
-                "likely_cause": report.causes.get(finding.kind),
-                "figures": {name: figure(estimate) for name, estimate in finding.figures.items()},
-            }
-            for finding in report.findings
-        ],
+        "findings": [_finding(report, finding) for finding in report.findings],
         "s0_ms": figure(report.s0),
         "s0_spread_ms": figure(report.s0_spread),
         "prompt_tokens": figure(report.prompt_tokens),
@@ -85,6 +77,16 @@ def _document(run: Run, report: Report) -> dict[str, Any]:
             }
             for each in report.limits
         ],
+    }
+
+
+def _finding(report: Report, finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind.value,
+        "exit_code": finding.exit_code,
+        "text": finding.text,
+        "likely_cause": report.causes.get(finding.kind),
+        "figures": {name: figure(estimate) for name, estimate in finding.figures.items()},
     }
 
 
