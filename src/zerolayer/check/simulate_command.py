@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -15,19 +14,16 @@ from zerolayer.check.cost_table import Cost, measured, read_cost, to_toml
 from zerolayer.check.errors import InputFileError
 from zerolayer.check.html_report import figure, legend, page, table
 from zerolayer.check.json_report import finite
-from zerolayer.check.scrape import Scrape
 from zerolayer.check.simulate import Demand, Outcome, demand, find_nodes, rules, simulate
 from zerolayer.check.simulated_node import Rules
+from zerolayer.check.sla_command import scraped
 from zerolayer.check.statistics import Floats
 from zerolayer.check.text_report import aligned, number
 from zerolayer.check.trace import read_trace
-from zerolayer.client.address import Address, Patience
-from zerolayer.client.transport import get
 from zerolayer.errors import UsageError
 
 VERSION = 2  # 2 adds speed and slots
 CURVE = 8  # points
-_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -77,10 +73,7 @@ def run(options: SimulateOptions) -> int:
 
 def measure(url: str) -> int:
     """Print the cost table of the server at this admin address. Raises ``ClientError``, ``TargetError``."""
-    patience = Patience(_PATIENCE_S, None, time.monotonic_ns)
-    address = Address.parse(url)
-    page = get(address, "/metrics", patience).read_all(patience).decode("utf-8", "replace")
-    print(to_toml(measured(Scrape(page), str(address))), end="")
+    print(to_toml(measured(scraped(url), url)), end="")
     return 0
 
 
