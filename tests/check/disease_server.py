@@ -30,6 +30,8 @@ class Server:
         self.free_at: list[float] = []
         self.batch: list[asyncio.Future[None]] = []
         self.born = self.clock()
+        self.late_s = 0.0
+        self.watch = asyncio.create_task(self.look()) if disease == "lateness" else None
 
     def service(self) -> float:
         return max(0.001, self.rng.gauss(SERVICE_S, SPREAD * SERVICE_S))
@@ -133,6 +135,18 @@ class Server:
 
     async def mute(self) -> Reply:
         return await self._refuse(lambda: b"")
+
+    async def look(self) -> None:
+        """Every server of this process is as late as this one wakes up."""
+        while True:
+            before = self.clock()
+            await asyncio.sleep(0.005)
+            self.late_s = max(self.late_s, self.clock() - before - 0.005)
+
+    async def lateness(self) -> Reply:
+        """How long the machine let this process stand still, at most, since it was asked last."""
+        late_s, self.late_s = self.late_s, 0.0
+        return 200, b"x-late-ms: %d\r\n" % (late_s * 1000)
 
     async def failing(self) -> Reply:
         await asyncio.sleep(self.service() if self.rng.random() < 0.8 else 0)
