@@ -294,6 +294,8 @@ class Server:
                 keys=self._key_state(),
                 memory=self._memory.measure(),
                 engine_bytes=info.memory_bytes,
+                chunk_tokens=info.chunk_tokens,
+                step_ns=self.cost.usual_ns(),
                 node=NodeState(self.nodes.derate, self._supervisor.quarantined, self.nodes.counts()),
             )
         )
