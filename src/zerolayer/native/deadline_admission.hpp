@@ -64,6 +64,7 @@ class Admission {
   Tickets tickets;
   Ns told_ns = 0;        // for whom nothing is held, not before that
   Ns heard_ns = kNever;  // whoever came before that has been asked for; never: whoever has come
+  bool ends_soon = false;  // somebody who runs has only its last tokens before it
 
   // Another calendar, in which nothing is booked, while nothing is.
   void move_to(std::shared_ptr<Calendar> calendar) { calendar_ = std::move(calendar); }
@@ -102,8 +103,11 @@ class Admission {
   void began_unbooked() { in_a_row_ = 0; }
 
   // The slot of a held client as soon as there is one, or -1. Adds to `no_shows`.
+  //
+  // Where others have only their last tokens before them, whoever can wait for these is held: its prompt would keep each of them up for a
+  // chunk, and it waits for some quick steps. Until `latest_ns` all bounds have room for that.
   int resume(Booking& booking, Ns now, int& no_shows) {
-    if (now < booking.start_ns) return -1;
+    if (now < booking.start_ns || (ends_soon && now + calendar_->prices.stall_ns < booking.latest_ns())) return -1;
     no_shows += sweep(now);
     const int slot = calendar_->redeem(booking, now);
     if (slot < 0) return -1;

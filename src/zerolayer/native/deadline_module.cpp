@@ -169,6 +169,7 @@ void bind_admission(nb::module_& m) {
       .def_prop_rw("heard_ns", [](const Admission& self) { return self.heard_ns == kNever ? std::nullopt : std::optional(self.heard_ns); },
                    [](Admission& self, std::optional<Ns> heard_ns) { self.heard_ns = heard_ns.value_or(kNever); }, nb::arg("heard_ns").none())
       .def_rw("told_ns", &Admission::told_ns)
+      .def_rw("ends_soon", &Admission::ends_soon)
       .def("ask", &Admission::ask)
       .def("refuse_longer", &Admission::refuse_longer)
       .def("never", [](const Admission& self, const Wish& wish) {

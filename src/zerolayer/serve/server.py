@@ -84,11 +84,11 @@ class Server:
         self._build_engine_side(contract, loaded, watchdog)
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
-        self.pace = Pace(self.guard, self.dispatcher, self.held, self._loop, self._clock_ns)
         self.nodes = NodeBook(
             contract, loaded.name, self.guard, self.info.slots, Derating.of_process(os.environ), self._helper
         )
         site = self._build_site(limits, self.metrics, self.glue, contract)
+        self.pace = Pace(self.guard, self.dispatcher, self.held, site.turns, self._loop, self._clock_ns)
         self.keeping = _build_keeping(contract)
         rooms = Rooms(
             contract,

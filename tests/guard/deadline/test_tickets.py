@@ -8,7 +8,7 @@ import pytest
 
 from zerolayer.guard.deadline._native import Tickets
 from zerolayer.guard.deadline.booking import Booking, Terms, Work
-from zerolayer.guard.deadline.tickets import Asker
+from zerolayer.guard.deadline.tickets import Asker, read_asker
 
 MS = 1_000_000
 START = 100 * MS
@@ -84,3 +84,19 @@ def test_bookings_of_one_sender_are_at_least_five_milliseconds_apart():
 
 def test_who_reads_whole_seconds_is_booked_on_a_whole_second_after_now():
     assert _tickets().spaced(Asker("a", reads_ms=False), 300 * MS, 400 * MS) == 1_300 * MS
+
+
+GRPC = {b"content-type": b"application/grpc", b"grpc-previous-rpc-attempts": b"4"}
+STOCK = {b"x-stainless-retry-count": b"2"}
+
+
+@pytest.mark.parametrize("also", [{}, STOCK, GRPC])
+@pytest.mark.parametrize(("count", "retry"), [(b"0", False), (b"00", False), (b"1", True), (b"12", True)])
+def test_our_own_count_says_who_has_waited_and_never_that_nobody_comes_again(count, retry, also):
+    asker = read_asker(also | {b"x-zl-retry-count": count}, "a", "")
+    assert (asker.retry, asker.last, asker.reads_ms) == (retry, False, True)
+
+
+@pytest.mark.parametrize("count", [b"", b"-1", b"one"])
+def test_a_count_that_is_none_says_nothing(count):
+    assert read_asker({b"x-zl-retry-count": count}, "a", "").retry is None

@@ -240,6 +240,7 @@ class Admission:
 
     heard_ns: int | None
     told_ns: int
+    ends_soon: bool
     def __init__(self, calendar: Calendar, urandom: Callable[[int], bytes], /) -> None: ...
     @property
     def attendance(self) -> Attendance: ...

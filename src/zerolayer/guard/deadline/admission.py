@@ -96,6 +96,15 @@ class Admission:
     def told_ns(self, told_ns: int) -> None:
         self._core.told_ns = told_ns
 
+    @property
+    def ends_soon(self) -> bool:
+        """Whether somebody who runs has only its last tokens before it: booked clients who can wait for it are held."""
+        return self._core.ends_soon
+
+    @ends_soon.setter
+    def ends_soon(self, ends_soon: bool) -> None:
+        self._core.ends_soon = ends_soon
+
     def promised(self, contract: Limits) -> Limits:
         """The contract's limits, as far as this machine can keep them: for requests that set none of their own.
 

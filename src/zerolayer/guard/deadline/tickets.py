@@ -29,10 +29,12 @@ class Asker(msgspec.Struct, frozen=True):
 
 
 def read_asker(headers: Mapping[bytes, bytes], credential: Name, named: str) -> Asker:
-    """Who asks, from what stock clients say about themselves."""
+    """Who asks, from what clients say about themselves; our own come back until their time is over."""
     ticket, count = headers.get(b"x-zl-ticket"), headers.get(b"x-stainless-retry-count")
     retry, last = None, False
-    if count is not None and count.isdigit():
+    if (waits := headers.get(b"x-zl-retry-count")) is not None and waits.isdigit():
+        retry = waits.strip(b"0") != b""
+    elif count is not None and count.isdigit():
         retry, last = count != b"0", int(count[:4]) >= _ATTEMPTS
     elif headers.get(b"content-type", b"").startswith(b"application/grpc"):
         attempts = headers.get(b"grpc-previous-rpc-attempts", b"0")
