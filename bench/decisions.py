@@ -174,7 +174,7 @@ async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
                 time.monotonic_ns,
                 time.time,
                 "bench",
-                lambda: b"free=%d;next_ms=%d" % (server.slots.open, server.slots.next_open_ms()),
+                lambda: b"free=%d;next_ms=%d" % server.slots.standing(),
                 Metrics("m"),
                 GlueMeter(),
             )

@@ -305,8 +305,7 @@ class Guard:
 
     def _size(self, work: Work, tokens: int, answers: int = 1) -> Size:
         """What ``work`` is at most in the terms of budgets: alone on the engine, at the prices of a full one."""
-        prices = self._cost.prices()
-        compute_us = (work.steps * prices.step_ns + work.chunk_ns) * self._cores // 1000
+        compute_us = (work.steps * self._cost.prices().step_ns + work.chunk_ns) * self._cores // 1000
         return Size(tokens * answers, compute_us * answers)
 
     def _admissible(self, request: Request, identity: Identity) -> tuple[int, int, int]:
