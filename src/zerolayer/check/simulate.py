@@ -16,6 +16,7 @@ from zerolayer.check.simulated_node import SERVED, Rules, Seen, Steps, fleet, no
 from zerolayer.check.statistics import Floats
 from zerolayer.check.trace import Arrival
 from zerolayer.contract import Deadline
+from zerolayer.errors import UsageError
 
 MS = 1_000_000
 MAX_NODES = 100_000

@@ -267,7 +267,7 @@ class Server:
         )
 
     def _load_hint(self) -> bytes:
-        return b"free=%d;next_ms=%d%b" % (self.slots.open, self.slots.next_open_ms(), self.nodes.tail)
+        return b"free=%d;next_ms=%d%b" % (*self.slots.standing(), self.nodes.tail)
 
     def _render_metrics(self) -> bytes:
         info, now, ledger = self.info, self._clock_ns(), self.records.ledger
