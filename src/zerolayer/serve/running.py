@@ -19,6 +19,7 @@ from zerolayer.contract import Contract
 from zerolayer.front.greeting import greeting
 from zerolayer.front.site import ConnectionLimits
 from zerolayer.model.cost import CostTable
+from zerolayer.model.cost_cache import place
 from zerolayer.model.diagnosis import answer_signal
 from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
@@ -70,7 +71,7 @@ def run(contract: Contract, loading: Future[LoadedModel], new: NewProcess | None
     if new is not None:
         info = loaded.engine.describe()
         cost = CostTable(slots=info.slots, chunk_tokens=info.chunk_tokens)
-        measure(loaded.engine, cost, time.monotonic_ns)
+        measure(loaded.engine, cost, time.monotonic_ns, place(os.environ, loaded.files, info) if loaded.files else None)
         new.take()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_signalled(contract, loaded, new, cost))

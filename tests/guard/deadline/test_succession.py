@@ -15,7 +15,7 @@ from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.succession import Engagements, Predecessor, engagements, take_on
 from zerolayer.guard.deadline.tickets import Asker
 from zerolayer.model.cost import Prices
-from zerolayer.wire.schema import Route, Tier
+from zerolayer.wire.schema import Tier
 
 MS = 1_000_000
 CHUNK = 128
@@ -49,7 +49,7 @@ class Process:
 
     def ask(self, body: bytes, tokens: int = 50, asker: Asker | None = None) -> Grant | Booking | RetryLater:
         work = self.work(100, tokens)
-        wish = Wish(work, work, work, LIMITS, Tier.DEFAULT, (Route.CHAT, body))
+        wish = Wish(work, work, work, LIMITS, Tier.DEFAULT, body)
         try:
             return self.admission.ask(wish, asker or Asker("alice"))
         except RetryLater as refusal:
@@ -63,7 +63,7 @@ class Process:
 
     def ends(self) -> list[int]:
         self.calendar.is_feasible()
-        return [ends[0] for ends in self.calendar.picture.ends() if ends is not None]
+        return [ends[0] for ends in self.calendar.ends() if ends is not None]
 
 
 def hand_over(old: Process, new: Process) -> None:
@@ -100,7 +100,7 @@ def test_a_ticket_is_worth_as_much_over_there():
     old.fill()
     refusal = old.ask(b"later", asker=Asker("alice", retry=False))
     hand_over(old, new)
-    assert [booking.ticket for booking in new.admission.tickets] == [refusal.ticket]
+    assert [booking.ticket for booking in new.admission.tickets.all()] == [refusal.ticket]
 
 
 def test_nobody_else_gets_the_slot_meanwhile():

@@ -15,7 +15,6 @@ from zerolayer.guard.deadline.admission import Admission
 from zerolayer.guard.deadline.booking import EARLY_NS, Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.cost import Prices
-from zerolayer.wire.schema import Route
 
 LONG_NS: Final = 1 << 55  # a year: no limit of a request, and far from what the calendar takes for never
 _HELD_NS: Final = 1_000_000_000  # a client is held for so long at most for a start that moved
@@ -24,7 +23,7 @@ _HELD_NS: Final = 1_000_000_000  # a client is held for so long at most for a st
 class Promise(msgspec.Struct, frozen=True):
     """One booking as it travels. Times are monotonic nanoseconds of whoever reads it (``moved``).
 
-    ``digest`` is the SHA-256 of the body that was refused; ``prompt_tokens`` and ``tokens`` are bounds.
+    ``prompt_tokens`` and ``tokens`` are bounds.
     """
 
     start_ns: int
@@ -33,8 +32,7 @@ class Promise(msgspec.Struct, frozen=True):
     terms: Terms
     soft: bool
     sender: bytes  # who holds it, as ``_spelled`` writes it
-    route: Route
-    digest: bytes
+    request: bytes  # its route and the SHA-256 of its body
     ticket: str
 
     def moved(self, by_ns: int) -> Promise:
@@ -61,7 +59,7 @@ class Engagements(msgspec.Struct, frozen=True):
 def engagements(admission: Admission, chunk_tokens: int) -> Engagements:
     """What the next process goes on with."""
     seen = admission.attendance.seen()
-    known = tuple((_spelled(who), *shares) for who, shares in seen if isinstance(who, (str, bytes)))
+    known = tuple((_spelled(who), kept, lapsed) for who, kept, lapsed in seen if isinstance(who, (str, bytes)))
     return Engagements(promises(admission, chunk_tokens), known, admission.told_ns)
 
 
@@ -82,13 +80,12 @@ def promises(admission: Admission, chunk_tokens: int) -> tuple[Promise, ...]:
             booking.work.tokens,
             booking.terms,
             booking.soft,
-            _spelled(booking.credential),
-            booking.key[1][0],
-            booking.key[1][1],
+            _spelled(sender),
+            request,
             booking.ticket,
         )
         for booking in admission.calendar.bookings
-        if isinstance(booking.key, tuple) and isinstance(booking.credential, (str, bytes))
+        if isinstance(request := booking.key[1], bytes) and isinstance(sender := booking.credential, (str, bytes))
     )
 
 
@@ -104,7 +101,7 @@ def adopt(admission: Admission, given: Sequence[Promise], work_of: Callable[[int
         if booking is None:
             continue
         booking.early_ns = EARLY_NS + min(_HELD_NS, max(0, booking.start_ns - promise.start_ns))
-        admission.tickets.file(booking, _meant(promise.sender), (promise.route, promise.digest), promise.ticket)
+        admission.tickets.file(booking, _meant(promise.sender), promise.request, promise.ticket)
         adopted += 1
     return adopted
 

@@ -70,7 +70,7 @@ class Leaving:
         server, self._left_ns = self._server, time.monotonic_ns()
         if self._bequest is not None:
             self._bequest.begin()
-        for booking in server.admission.tickets:
+        for booking in server.admission.tickets.all():
             if not booking.held:
                 server.admission.void(booking)
         server.pace.deafen(None)
@@ -93,7 +93,7 @@ class Leaving:
         """Bounds of the ends of what runs."""
         calendar = self._server.slots
         calendar.is_feasible()  # which also brings them up to date
-        return tuple(ends[0] for ends in calendar.picture.ends() if ends is not None)
+        return tuple(ends[0] for ends in calendar.ends() if ends is not None)
 
     def quiet(self, now_ns: int) -> bool:
         """Whether nothing is answered any more. Connections that cannot move may bring a last request for a moment."""

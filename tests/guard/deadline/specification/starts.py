@@ -1,0 +1,170 @@
+"""When a booking can start: the earliest time that suits it, what runs, and all that is booked already. Pure.
+
+A start is planned for when its slot is typically free. Its client can be held until the slot is, for as long as its own
+limits allow; where the bound of that time is further away, the start is later.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from operator import attrgetter
+
+from specification.agenda import Agenda
+from specification.booking import NEVER, Booking, Terms, Work
+from specification.occupants import Occupants
+from zerolayer.model.cost import Prices
+
+_START = attrgetter("start_ns")
+_GAP, _WAITS = 10, 1  # eighths of a service: the time that is left for who comes without a booking, and may be passed
+_ROUNDS = 24  # of looking for a start that suits everybody
+_SOON_NS = 1_000_000
+_LEAD_SHARE = 12  # starts lie that part of a service early: to be held for a moment costs less than a slot at rest
+
+
+class Moment:
+    """What one decision rests on. ``base_ns`` is where the count of steps begins; ``busy``: the engine has work."""
+
+    __slots__ = ("base_ns", "busy", "now_ns", "prices")
+
+    def __init__(self, now_ns: int, base_ns: int, prices: Prices, *, busy: bool) -> None:
+        self.now_ns, self.base_ns, self.prices, self.busy = now_ns, base_ns, prices, busy
+
+
+class Starts:
+    """Reads occupants and agenda; books only what it was told to."""
+
+    def __init__(
+        self, slots: int, occupants: Occupants, agenda: Agenda, *, grace_ns: int, horizon_ns: int, reserved: int
+    ) -> None:
+        self._slots, self._reserved = slots, reserved
+        self._occupants, self._agenda, self._bounds = occupants, agenda, agenda.bounds
+        self._grace_ns, self._horizon_ns = grace_ns, horizon_ns
+
+    def book(
+        self, work: Work, terms: Terms, at: Moment, *, spaced: Callable[[int], int] | None, soft: bool, gap: bool
+    ) -> Booking | None:
+        """A booking with the earliest start, in the agenda; None when it would be beyond horizon or patience.
+
+        ``gap``: as much time as it takes itself is left before it, and somebody without a booking can run
+        then, or a moment longer.
+        """
+        prices, agenda, demands = at.prices, self._agenda, self._agenda.demands
+        plain, weight = work.need_ns(prices), work.weight_ns(prices)
+        booking = Booking(
+            0, -1, work, terms, work.steps, work.typical_ns(prices, self._slots - 1), plain, weight, soft=soft
+        )
+        bound = self._earliest(booking, at)
+        if bound == NEVER:
+            return None
+        spares = demands.set_aside(booking, terms.end_ns - plain, terms.first_token_ns - work.first_ns(prices))
+        if spares is None or not demands.bear(booking):
+            return None
+        longest, first_spare = booking.hold_ns, spares[-1][1]
+        # When it must begin, however long its client may be held; chunks that wait now are in nobody's spare.
+        begun_ns = terms.patience_ns - booking.need_ns - self._waiting_ns(prices)
+        if bound > begun_ns:
+            return None
+        booking.start_ns = max(booking.start_ns + (gap and booking.typical_ns * _GAP // 8), bound - longest)
+        booking.strict = terms.per_token_ns < prices.stall_ns
+        last = min(at.now_ns + self._horizon_ns, begun_ns)
+        apart = booking.typical_ns * 3 // (4 * self._slots)
+        for _ in range(_ROUNDS):
+            wanted = self._apart(booking.start_ns, apart)
+            wanted = booking.start_ns = wanted if spaced is None else spaced(wanted)
+            moved = self._undisturbed(booking, first_spare, at)
+            if moved > last:
+                return None
+            if moved == wanted:
+                free = max(bound, moved + booking.need_ns - booking.typical_ns * (_GAP - _WAITS) // 8) if gap else bound
+                booking.hold_ns = max(0, min(longest, free - moved, begun_ns - moved))
+                booking.waits_ns = gap and booking.typical_ns * _WAITS // 8
+                agenda.add(booking)
+                demands.add(booking, spares)
+                return booking
+            booking.start_ns = moved
+        return None
+
+    def tell(self, work: Work, terms: Terms, at: Moment, *, spaced: Callable[[int], int] | None = None) -> int | None:
+        """When all that is booked is typically over and a slot is free. Nothing is held then, and nothing promised.
+
+        None when that is beyond horizon or patience, or when its limits leave no room even on an idle engine.
+        """
+        prices = at.prices
+        need, first_room = work.need_ns(prices), terms.first_token_ns - work.first_ns(prices)
+        typical = work.typical_ns(prices, self._slots - 1)
+        wanted = Booking(0, -1, work, terms, work.steps, typical, need, work.weight_ns(prices))
+        if self._earliest(wanted, at) == NEVER or need > terms.end_ns or first_room < 0:
+            return None
+        wanted.start_ns = max(wanted.start_ns, self._agenda.over_ns)
+        last = min(at.now_ns + self._horizon_ns, terms.patience_ns - need)
+        for _ in range(_ROUNDS):
+            moved = self._undisturbed(wanted, first_room, at)
+            moved = moved if spaced is None else spaced(moved)
+            if moved > last:
+                return None
+            if moved == wanted.start_ns:
+                return moved
+            wanted.start_ns = moved
+        return None
+
+    def _earliest(self, booking: Booking, at: Moment) -> int:
+        """Give a booking the slot that can take one more first, and a start.
+
+        Returns when it must be possible to begin at the latest; ``NEVER`` when no slot is for it.
+        """
+        agenda, prices, first = self._agenda, at.prices, 0 if booking.terms.urgent else self._reserved
+        if first >= self._slots:
+            return NEVER
+        base, rate = at.base_ns, prices.rate
+        origin = base - (base + prices.reserve_ns) / rate  # typical ends lie on a line through the bounds
+        opens, tails = (agenda.opens[first:], agenda.tails[first:]) if first else (agenda.opens, agenda.tails)
+        slot, bound, opening, tail = -1, NEVER, min(opens), min(tails)
+        if opening != NEVER:
+            slot = opens.index(opening) + first
+            bound = self._bounds.end(slot)
+        if bound and origin + bound / rate > tail:
+            slot = tails.index(tail) + first
+            bound = self._bounds.end(slot)
+        wait = agenda.not_before[slot] - self._occupants.steps
+        if wait > 0 and at.busy:
+            shaped = base + prices.reserve_ns + wait * prices.step_ns + self._occupants.pending_ns
+            bound = max(bound, shaped)
+        start, lead = at.now_ns + _SOON_NS, booking.typical_ns // _LEAD_SHARE
+        if bound:
+            start = max(start, int(origin + bound / rate) - lead)
+            bound += agenda.unbooked * booking.weight_ns  # the others are counted in it
+            if bound < at.now_ns:  # late by t: the best guess is that it needs as long again
+                start = bound = 2 * at.now_ns - bound
+        for place, ahead in enumerate(agenda.chains[slot]):
+            start = max(start - lead, ahead.start_ns) + ahead.typical_ns
+            bound = max(bound, ahead.latest_ns) if ahead.waits_ns else bound
+            follow = ahead.next_ns if place or agenda.follows[slot] else ahead.last_ns
+            bound = follow(self._grace_ns, bound or 1)
+        booking.slot, booking.start_ns = slot, start
+        return bound
+
+    def _waiting_ns(self, prices: Prices) -> int:
+        """Chunks that are admitted and may still wait when somebody who is booked comes."""
+        return self._occupants.pending_ns + self._occupants.pending_steps * prices.step_ns
+
+    def _apart(self, start_ns: int, apart_ns: int) -> int:
+        """``start_ns``, or the next time after it that is so far from all other starts."""
+        booked = self._agenda.booked
+        place = bisect_left(booked, start_ns - apart_ns + 1, key=_START)
+        while place < len(booked) and booked[place].start_ns < start_ns + apart_ns:
+            start_ns = booked[place].start_ns + apart_ns
+            place += 1
+        return start_ns
+
+    def _undisturbed(self, wanted: Booking, spare_ns: int, at: Moment) -> int:
+        """Its start, or a later one if what runs could not bear it."""
+        moved, occupants, prices = self._bounds.start_beside(wanted), self._occupants, at.prices
+        if waiting := self._waiting_ns(prices):
+            moved = max(moved, at.base_ns + waiting + prices.reserve_ns - spare_ns)
+        for slot in occupants.interrupts(prices):
+            moved = max(moved, self._bounds.end(slot))
+        if wanted.strict or self._agenda.strict:
+            strict = [other for other in self._agenda.booked if other.strict or wanted.strict]
+            moved = max([moved, *[other.last_ns(self._grace_ns) for other in strict]])
+        return moved
