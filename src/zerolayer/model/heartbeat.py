@@ -22,6 +22,7 @@ _TOKENS = 3
 _SEED = 20_250_301
 _AGAIN_NS: Final = 100_000_000  # after a beat that came to nothing
 _OUTCOMES: Final = 64  # that nobody has looked at yet
+_MISSES: Final = 3  # of the first beats, and it is not the machine
 
 
 class Outcome(Enum):
@@ -56,6 +57,12 @@ class Heartbeat:
     def expects_all(self) -> bool:
         """Whether the first round is over."""
         return all(name in self._expected for name in self._programs.names)
+
+    @property
+    def refuted(self) -> bool:
+        """Whether what nobody has looked at yet is reason enough not to begin: a wrong output, or three misses."""
+        seen = self.outcomes
+        return Outcome.WRONG in seen or bool(self._programs.dropped) or seen.count(Outcome.MISSED) >= _MISSES
 
     @property
     def programs(self) -> int:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -25,6 +25,7 @@ from zerolayer.model.native_engine import EXACT, ONE_MATRIX, NativeEngine, neede
 from zerolayer.model.placement import choose_cores
 from zerolayer.model.prefix_cache import BLOCK
 from zerolayer.model.source import ModelSource, open_source
+from zerolayer.model.turns import Turns
 from zerolayer.model.weights import Weights
 from zerolayer.text.encode import Encoder
 from zerolayer.text.grammar import Grammars
@@ -37,6 +38,10 @@ from zerolayer.wire.schema import Message
 _SILENT_S = 1.0  # a start this short needs no progress bar
 _EVERY_S = 0.1
 _BAR = 30
+_AHEAD_BYTES = 1 << 20
+_BESIDE_BYTES = 64 << 20  # of words, tables and accounts that a second model has besides its engine
+
+Show = Callable[[str, int, int], None]  # (what, done, of)
 
 
 def _nothing() -> None:
@@ -57,36 +62,76 @@ class LoadedModel(msgspec.Struct, frozen=True):
     remember: Callable[[], None] = _nothing  # called when the last step has run
 
 
-def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedModel:
+def load_model(
+    contract: Contract, progress: Callable[[str], None], *, show: Show | None = None, turns: Turns | None = None
+) -> LoadedModel:
     """Open, check and pack the contract's model; ``progress`` gets the lines of a bar after the first second.
 
-    Raises ``StartupError`` (missing file, memory, kernels) and ``ModelFileError`` (damaged or unsupported file).
+    ``show`` gets numbers instead. ``turns``: another model is served by the same cores meanwhile. Raises
+    ``StartupError`` (missing file, memory, kernels) and ``ModelFileError`` (damaged or unsupported file).
     """
-    bar = _ProgressBar(progress)
+    show = show or _ProgressBar(progress).show
     hub_name = contract.model.hub_name
-    source = open_source(model_path(contract) if hub_name is None else snapshot(hub_name, progress))
+    path = model_path(contract) if hub_name is None else snapshot(hub_name, progress)
+    source = open_source(path)
     with closing(source.weights):
-        config, vocabulary = source.config, source.vocabulary
-        take_engine = _engine(contract, source.weights, config, vocabulary, bar)
+        take_engine = _engine(contract, source, show, turns)
+        if turns is not None:
+            _read_ahead(path, show)  # a turn must not wait for a disk
         with ThreadPoolExecutor(1) as aside:
             # Memory and packing leave the GIL to the text, if they begin before it has the GIL, which it keeps.
             reading = aside.submit(_text, source)
-            engine = take_engine()
+            with turns or nullcontext():
+                engine = take_engine()
             encoder, template, tool_format, grammars = reading.result()
         remember = _nothing
         if isinstance(engine, NativeEngine):
-            for token_ids in _constants(contract, template):
-                engine.keep_constant(token_ids)
-            if contract.context.warm_start:
-                place = warm_start.place(os.environ, contract.model.name, vocabulary.pieces)
-                prefixes = warm_start.read(place, vocabulary.size)
-                for done, prefix in enumerate(prefixes):
-                    bar.show("kept prompts", done, len(prefixes))
-                    engine.keep_prefix(prefix)
-                remember = partial(_remember, engine, place)
+            remember = _keep(contract, engine, template, source.vocabulary, show, turns)
         return LoadedModel(
-            engine, vocabulary, encoder, template, tool_format, grammars, contract.model.name, config, remember
+            engine,
+            source.vocabulary,
+            encoder,
+            template,
+            tool_format,
+            grammars,
+            contract.model.name,
+            source.config,
+            remember,
         )
+
+
+def _keep(
+    contract: Contract,
+    engine: NativeEngine,
+    template: ChatTemplate | NoChatTemplate,
+    vocabulary: Vocabulary,
+    show: Show,
+    turns: Turns | None,
+) -> Callable[[], None]:
+    """Compute what many prompts begin with; returns what is to be called when the last step has run."""
+    turn = turns or nullcontext()
+    for token_ids in _constants(contract, template):
+        engine.keep_constant(token_ids, turn)
+    if not contract.context.warm_start:
+        return _nothing
+    place = warm_start.place(os.environ, contract.model.name, vocabulary.pieces)
+    prefixes = warm_start.read(place, vocabulary.size)
+    for done, prefix in enumerate(prefixes):
+        show("kept prompts", done, len(prefixes))
+        engine.keep_prefix(prefix, turn)
+    return partial(_remember, engine, place)
+
+
+def _read_ahead(path: Path, show: Show) -> None:
+    """Bring a file, or a folder's files, into the system's cache."""
+    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
+    done, of = 0, sum(file.stat().st_size for file in files)
+    buffer = bytearray(_AHEAD_BYTES)
+    for file in files:
+        with file.open("rb", buffering=0) as opened:
+            while got := opened.readinto(buffer):
+                done += got
+                show("file", done, of)
 
 
 def _remember(engine: NativeEngine, place: Path) -> None:
@@ -137,11 +182,9 @@ def _template(source: ModelSource, encoder: Encoder) -> ChatTemplate | NoChatTem
     return template
 
 
-def _engine(
-    contract: Contract, weights: Weights, config: ModelConfig, vocabulary: Vocabulary, bar: _ProgressBar
-) -> Callable[[], Engine]:
+def _engine(contract: Contract, source: ModelSource, show: Show, turns: Turns | None) -> Callable[[], Engine]:
     """Check what the contract asks for; the engine's memory is taken when the result is called."""
-    context = contract.context
+    context, weights, config, vocabulary = contract.context, source.weights, source.config, source.vocabulary
     step_us = contract.engine.mock_step_us
     if step_us is not None:
         return partial(
@@ -163,6 +206,13 @@ def _engine(
     needed = needed_bytes(
         config, embedding, context.slots, context.slot_tokens, context.chunk_tokens, context.prefixes * prefix_tokens
     )
+    if turns is not None and needed + _BESIDE_BYTES > machine.memory:
+        raise StartupError(
+            f"The memory does not hold both models: the new one and its {context.slots} slots of {context.slot_tokens} "
+            f"tokens need {(needed + _BESIDE_BYTES) >> 20} MB beside the one that is served, and this process can take "
+            f"{machine.memory >> 20} MB more. Nothing was loaded. Deploy a smaller model, or serve with fewer or "
+            "shorter slots."
+        )
     if needed > machine.memory:
         raise StartupError(
             f"The model and {context.slots} slots of {context.slot_tokens} tokens need {needed >> 20} MB; this process "
@@ -187,8 +237,14 @@ def _engine(
         stop_ids=sorted(vocabulary.eos_ids),
         notes=(why, where),
         cores=cores,
-        progress=bar.show,
+        progress=show if turns is None else partial(_passing, show, turns),
     )
+
+
+def _passing(show: Show, turns: Turns, what: str, done: int, of: int) -> None:
+    """Between two parts of the work whoever waits goes first."""
+    turns.pass_on()
+    show(what, done, of)
 
 
 def mock_engine(vocabulary: Vocabulary, *, slots: int, slot_tokens: int, chunk_tokens: int, step_us: int) -> MockEngine:

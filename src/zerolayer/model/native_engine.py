@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -34,6 +35,8 @@ EXACT = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
 ONE_MATRIX = {"attn_q.weight": ("attn_k.weight", "attn_v.weight"), "ffn_gate.weight": ("ffn_up.weight",)}
 _SEED_MASK = (1 << 64) - 1
 _INT32 = "i"  # array's code
+_ALONE = nullcontext()
+_PART_BYTES = 16 << 20  # of memory that is taken in one go
 
 
 class NativeEngine:
@@ -208,22 +211,25 @@ class NativeEngine:
             return (*plan.decode, slot)
         return plan.decode
 
-    def keep_constant(self, token_ids: Sequence[int]) -> None:
-        """Compute a beginning that many prompts share, whole blocks of it, and never let it leave. Before the start."""
+    def keep_constant(self, token_ids: Sequence[int], turn: AbstractContextManager[None] = _ALONE) -> None:
+        """Compute a beginning that many prompts share, whole blocks of it, and never let it leave. Before the start.
+
+        Each step is run within ``turn``.
+        """
         slot = self._info.slots  # the service slot
         if len(token_ids) < BLOCK:
             return
         self.open(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True))
-        self._prefill(slot)
+        self._prefill(slot, turn)
         self._keep(slot, token_ids, b"", constant=True)
         self.close(slot)
 
-    def keep_prefix(self, prefix: Kept) -> None:
+    def keep_prefix(self, prefix: Kept, turn: AbstractContextManager[None] = _ALONE) -> None:
         """Compute a prefix that an earlier run kept, while there are free entries. Before the start."""
         slot = self._info.slots
         if self._prefixes.free and BLOCK <= len(prefix.token_ids) < self._info.slot_tokens:
             self.open(slot, Generation(prefix.token_ids, Sampling(temperature=0.0), 1, salt=prefix.salt))
-            self._prefill(slot)
+            self._prefill(slot, turn)
             self.close(slot)
 
     def kept_prefixes(self) -> list[Kept]:
@@ -233,9 +239,10 @@ class NativeEngine:
     def shutdown(self) -> None:
         self._engine = None  # its threads end and its memory goes with it
 
-    def _prefill(self, slot: int) -> None:
+    def _prefill(self, slot: int, turn: AbstractContextManager[None]) -> None:
         while left := self.prefill_left(slot):
-            self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
+            with turn:
+                self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
 
     def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False) -> None:
         kept = self._prefixes.admit(prompt, salt, constant=constant)
@@ -323,7 +330,14 @@ def _silent(_what: str, _done: int, _of: int) -> None:
 
 
 def _load_weights(native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress) -> None:
-    """Tensor names: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "Base layers"."""
+    """Take the memory that there is to take, then pack every tensor.
+
+    Their names: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "Base layers".
+    """
+    pieces = native.bytes // _PART_BYTES + 1
+    for piece in range(pieces):
+        progress("memory", piece, pieces)
+        native.touch(piece, pieces)
 
     def matrix(name: str) -> _native.Tensor:
         info = weights.tensors[name]
@@ -335,8 +349,13 @@ def _load_weights(native: _native.Engine, weights: Weights, config: ModelConfig,
 
     if config.rope_factors:
         native.load_rope_factors(vector("rope_freqs.weight"))
+    parts = 4 * (config.layers + 1)  # of about the same size, but for the last ones: the words
+
+    def part(layer: int, number: int) -> None:
+        progress("weights", 4 * layer + number, parts)
+
     for layer in range(config.layers):
-        progress("weights", layer, config.layers + 1)
+        part(layer, 0)
         block = f"blk.{layer}."
         native.load_qkv(
             layer,
@@ -351,12 +370,16 @@ def _load_weights(native: _native.Engine, weights: Weights, config: ModelConfig,
             )
         if config.head_norms:
             native.load_head_norms(layer, vector(block + "attn_q_norm.weight"), vector(block + "attn_k_norm.weight"))
+        part(layer, 1)
         native.load_output(layer, matrix(block + "attn_output.weight"))
+        part(layer, 2)
         native.load_gate_up(layer, matrix(block + "ffn_gate.weight"), matrix(block + "ffn_up.weight"))
+        part(layer, 3)
         native.load_down(layer, matrix(block + "ffn_down.weight"))
         native.load_norms(layer, vector(block + "attn_norm.weight"), vector(block + "ffn_norm.weight"))
-    progress("weights", config.layers, config.layers + 1)
+    part(config.layers, 0)
     embedding = matrix("token_embd.weight")
     native.load_embedding(embedding)
+    part(config.layers, 2)
     native.load_head(embedding if config.tied_embedding else matrix("output.weight"), vector("output_norm.weight"))
-    progress("weights", config.layers + 1, config.layers + 1)
+    part(config.layers + 1, 0)

@@ -83,6 +83,9 @@ class Engine {
   // How likely the prompt tokens were that follow on those of the last step's chunk, in their order, if its slot asked for that.
   const std::vector<Choice>& scored() const { return scored_; }
 
+  // Takes part number `part` of `parts` of what the constructor asked for: every page of it is written. Before the first step.
+  void touch(int part, int parts);
+
   // Keeps each worker (all threads but the one that calls step()) on a core of its own. 0, or the system's error number.
   int pin(const std::vector<int>& cores) { return pool_.pin(cores); }
 
@@ -129,7 +132,6 @@ class Engine {
   };
   struct Span { int begin, end; };
 
-  void touch_memory();
   void require_weights();
   Matrix make_matrix(int n, int k, TensorType type);
   template <class RowOf> void pack(Matrix* m, const RowOf& row_of);
