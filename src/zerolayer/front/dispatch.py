@@ -6,7 +6,7 @@ released; until then the step thread may still hold it, even though its client h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -17,7 +17,7 @@ from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.step_clock import StepReport
-from zerolayer.observe.compute import ComputeMeter
+from zerolayer.observe.compute import Charge
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import StageClock
@@ -40,10 +40,25 @@ class Steps(Protocol):
         """Drop a slot's work at the next step border."""
 
 
+class Meter(Protocol):
+    """Whose compute it was, by slot."""
+
+    def begin(self, slot: int, tenant: str) -> None:
+        """From now on the rows of ``slot`` are this tenant's."""
+
+    def step(
+        self, started_ns: int, ended_ns: int, decode: Sequence[int], chunk_slot: int, chunk_share: float
+    ) -> Charge:
+        """A step ran. ``chunk_share`` (0 to 1) is what its chunk cost of it; ``chunk_slot`` -1: nobody's, or none."""
+
+    def unrecorded(self, slot: int, core_ns: int) -> None:
+        """Of what was charged to the slot's tenant, this comes after its request was answered."""
+
+
 class Charges(msgspec.Struct, frozen=True):
     """Who pays for a step. ``chunk_share`` of its decode rows and prefill tokens is what its chunk costs, 0 to 1."""
 
-    meter: ComputeMeter
+    meter: Meter
     chunk_share: Callable[[int, int], float]
 
 
@@ -59,6 +74,9 @@ class Running(Protocol):
     @property
     def used_tokens(self) -> int:
         """Tokens of the slot that are in use."""
+
+    def bears(self, gap_ns: int) -> bool:
+        """Whether its tokens may come so far apart."""
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token and write at most once. True when the reply is complete."""
@@ -97,6 +115,10 @@ class Dispatcher:
     def used_tokens(self) -> int:
         """Slot tokens in use."""
         return sum(running.used_tokens for running in self._running if running is not None)
+
+    def bears(self, gap_ns: int) -> bool:
+        """Whether the tokens of all that run may come so far apart."""
+        return all(running is None or running.bears(gap_ns) for running in self._running)
 
     def since_ns(self) -> list[int]:
         """By slot, when the first byte of its request was read; 0 where none is running."""

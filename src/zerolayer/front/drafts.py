@@ -103,6 +103,10 @@ class Draft:
         """None of a request's slot."""
         return 0
 
+    def bears(self, _gap_ns: int) -> bool:
+        """Always: nobody was promised when."""
+        return True
+
     def spent(self) -> Spent:
         """What was read so far."""
         read = min(self._prompt_tokens, self.cached_tokens + self.prefilled)

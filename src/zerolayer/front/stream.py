@@ -87,6 +87,10 @@ class Reply:
         """Tokens of the slot that are in use."""
         return self.prompt_tokens + self._transcript.completion_tokens
 
+    def bears(self, gap_ns: int) -> bool:
+        """Whether its client allows so long between two tokens, and before the first one if that has not come."""
+        return gap_ns <= (self._gap_ns if self._last_token_ns else min(self._gap_ns, self._first_token_ns))
+
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
         ended_ns, last_ns = report.ended_ns, self._last_token_ns

@@ -72,7 +72,7 @@ async def _until_signalled(contract: Contract, loaded: LoadedModel) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, signalled, number)
         loop.add_signal_handler(signal.SIGHUP, server.reload)
-        answer_signal(loop, server.recorder)
+        answer_signal(loop, lambda: server.recorder)
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
