@@ -17,6 +17,8 @@ from zerolayer.check.load_client import LoadClient
 from zerolayer.check.measure import Measurement
 from zerolayer.check.run_file import Run, Settings
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "guard" / "deadline"))  # the specification of a node on paper
+
 DISEASES = (
     *("healthy", "fifo", "serial", "shaper", "tick", "sharing", "stall", "company", "bimodal"),
     *(

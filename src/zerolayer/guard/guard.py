@@ -7,7 +7,7 @@ the reservation or gives it back.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,11 +22,12 @@ from zerolayer.errors import (
     Unavailable,
     ZerolayerError,
 )
+from zerolayer.guard._native import sha256
 from zerolayer.guard.budget.budgets import Budgets, Hold, Size
 from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
-from zerolayer.guard.deadline.tickets import Asker, read_asker
+from zerolayer.guard.deadline.tickets import Asker, Name, read_asker
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
 from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.guard.prompts.length import is_scored
@@ -51,7 +52,7 @@ class Arrival(msgspec.Struct, frozen=True):
     stamps: Stamps
     verdict: Verdict
     asker: Asker
-    key: Hashable  # route and body
+    key: Name  # route and the body's SHA-256
     identity: Identity = ANYONE
 
 
@@ -139,7 +140,7 @@ class Guard:
         request: Request,
         headers: Mapping[bytes, bytes],
         *,
-        credential: Hashable,
+        credential: Name,
         body: bytes,
         wall_ms: int,
         identity: Identity = ANYONE,
@@ -152,8 +153,7 @@ class Guard:
         contract = self.admission.promised(self._limits)
         limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=contract)
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
-        # The keyed hash of the process; equal lengths on top of it. Two bodies that collide would share a booking.
-        key = (request.route, len(body), hash(body))
+        key = request.route.encode() + sha256(body)
         verdict = self.freshness.judge(stamps, wall_ms)
         return Arrival(limits, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 

@@ -156,7 +156,7 @@ def build_room(
     dispatcher = Dispatcher(admission.calendar, steps, house.metrics, house.glue, charges, admission.drafts)
     supervisor = Supervisor(guard, dispatcher, steps, heartbeat, watchdog or Watchdog(cost.mixed_bound_ns), recorder)
     held = HeldClients(guard, clock_ns, house.loop)
-    pace = Pace(guard, dispatcher, held, house.loop, clock_ns)
+    pace = Pace(guard, dispatcher, held, house.site.turns, house.loop, clock_ns)
     keeping = _keeping(contract)
     site, helper, compiler, nodes = house.site, house.helper, house.compiler, house.nodes
     parts = Parts(contract, loaded, guard, dispatcher, held, site, helper, compiler, nodes, keeping)

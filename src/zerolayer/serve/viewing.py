@@ -66,7 +66,7 @@ class Viewing:
         )  # which also brings ends up to date
         since = room.dispatcher.since_ns()
         return Moment(
-            slots=[_slot(end, began, now_ns) for end, began in zip(calendar.picture.ends(), since, strict=True)],
+            slots=[_slot(end, began, now_ns) for end, began in zip(calendar.ends(), since, strict=True)],
             bookings=[
                 BookingView(
                     booking.slot,
@@ -75,7 +75,7 @@ class Viewing:
                     booking.held,
                     booking.soft,
                 )
-                for booking in calendar.picture.bookings()
+                for booking in calendar.bookings
             ],
             feasible=feasible,
             running=self._rooms.running,
