@@ -21,6 +21,7 @@ _FLAGS = (
     ("host", "ADDRESS", "address to listen on; other than loopback needs --key-set, --client-ca or --insecure"),
     ("port", "PORT", "port of the API"),
     ("admin", "HOST:PORT", "address of /metrics, loopback only"),
+    ("admin-unix", "PATH", "the admin's socket, which only this user may connect to; off = none"),
     ("slots", "N", "requests that run at once"),
     ("slot-tokens", "N", "tokens of prompt and answer together, per request"),
     ("engine", "KIND", "native, or mock:step_us=5000"),

@@ -8,6 +8,8 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 WILDCARDS: Final = ("0.0.0.0", "::")
+AUTO: Final = "auto"  # of the admin's Unix socket: a place by the port, where there is one
+OFF: Final = "off"
 STRIDE: Final = 2  # between the ports of two nodes that were started together: one for the service, one for the admin
 
 
@@ -24,6 +26,7 @@ class Listen(Struct, frozen=True):
     key: Annotated[str, Meta(max_length=4096)] = ""  # PEM private key of the certificate
     client_ca: Annotated[str, Meta(max_length=4096)] = ""  # PEM; only clients whose certificate it signed may come
     unix: Annotated[str, Meta(max_length=107)] = ""  # path of a further, local socket, mode 0600, without TLS
+    admin_unix: Annotated[str, Meta(max_length=107)] = AUTO  # the admin's, also for `serve --takeover`; or "off"
 
     @property
     def open_to_others(self) -> bool:

@@ -31,6 +31,7 @@ FLAGS: Mapping[str, str] = {
     "host": "listen.host",
     "port": "listen.port",
     "admin": "listen.admin",
+    "admin-unix": "listen.admin_unix",
     "slots": "context.slots",
     "slot-tokens": "context.slot_tokens",
     "engine": "engine.kind",

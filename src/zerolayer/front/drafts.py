@@ -14,7 +14,7 @@ import msgspec
 
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.aside import Result, read_aside
-from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.dispatch import Dispatcher, Running
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
@@ -22,7 +22,7 @@ from zerolayer.guard.guard import Arrival, Guard, Reservation
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.spent import Spent
 from zerolayer.model.engine import SampledToken
-from zerolayer.model.step_clock import StepReport
+from zerolayer.model.letters import StepReport
 from zerolayer.wire.schema import Account, FinishReason, Request, Usage
 
 Answer = Callable[[Exchange, Request, Prompt], tuple[Transcript, Form]]
@@ -76,7 +76,7 @@ class Drafts:
         draft.settle()
 
 
-class Draft:
+class Draft(Running):
     """One that is being read; a ``dispatch.Running``. It is in no latency that is measured: it waits by design."""
 
     def __init__(
@@ -89,9 +89,6 @@ class Draft:
     ) -> None:
         self.stages = exchange.stages
         self.tenant = exchange.identity.tenant
-        self.compute_ns = 0
-        self.cached_tokens = 0
-        self.prefilled = 0
         self._exchange = exchange
         self._form = form
         self._prompt_tokens = prompt_tokens
@@ -102,10 +99,6 @@ class Draft:
     def used_tokens(self) -> int:
         """None of a request's slot."""
         return 0
-
-    def bears(self, _gap_ns: int) -> bool:
-        """Always: nobody was promised when."""
-        return True
 
     def spent(self) -> Spent:
         """What was read so far."""

@@ -8,12 +8,13 @@ from typing import Protocol
 import msgspec
 
 from zerolayer.errors import ZerolayerError
+from zerolayer.front.dispatch import Running
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.transcript import Transcript
 from zerolayer.front.watch import Watch
 from zerolayer.guard.spent import Spent
 from zerolayer.model.engine import SampledToken
-from zerolayer.model.step_clock import StepReport
+from zerolayer.model.letters import StepReport
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.schema import Account, FinishReason, Usage
@@ -41,7 +42,7 @@ class Settling(Protocol):
         """The answer has ended."""
 
 
-class Reply:
+class Reply(Running):
     """``applied`` is the account of what was applied, without stages and program; the last event repeats it.
 
     ``hold`` is settled with what ran, whatever the end is.
@@ -67,9 +68,6 @@ class Reply:
         self._transcript = transcript
         self._form = form
         self._metrics = metrics
-        self.cached_tokens = 0
-        self.prefilled = 0  # prompt tokens that were read
-        self.compute_ns = 0  # charged to it so far, nanoseconds of one core
         self.prompt_tokens = prompt_tokens
         self._applied = applied
         self._first_token_ns, self._gap_ns = limits_ns
@@ -86,6 +84,11 @@ class Reply:
     def used_tokens(self) -> int:
         """Tokens of the slot that are in use."""
         return self.prompt_tokens + self._transcript.completion_tokens
+
+    @property
+    def unread_tokens(self) -> int:
+        """Of its prompt, until its first token has come."""
+        return 0 if self._last_token_ns else max(0, self.prompt_tokens - self.cached_tokens - self.prefilled)
 
     def bears(self, gap_ns: int) -> bool:
         """Whether its client allows so long between two tokens, and before the first one if that has not come."""

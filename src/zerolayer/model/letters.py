@@ -1,10 +1,13 @@
-"""What the event loop writes to the step clock: letters of its mailbox, read at step borders."""
+"""What the event loop and the step clock write to each other: letters for its mailbox, and its reports."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from zerolayer.model.engine import Generation
+from zerolayer.errors import ZerolayerError
+from zerolayer.model.engine import Generation, SampledToken
 
 
 class Admit(msgspec.Struct, frozen=True):
@@ -29,3 +32,22 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 Letter = Admit | Cancel | Probe | Stop
+
+
+class StepReport(msgspec.Struct, frozen=True):
+    """What one step border hands to the event loop. Times are monotonic nanoseconds around the native call.
+
+    ``released`` lists slots that are free again: finished, cancelled or failed. ``shared`` lists (slot, tokens) of
+    prompts whose first tokens were kept from an earlier one. A report without rows carries only such news.
+    """
+
+    started_ns: int
+    ended_ns: int
+    program: str
+    decode: Sequence[int] = ()
+    prefill_slot: int = -1
+    prefill_tokens: int = 0  # of whatever chunk made the step longer, a heartbeat's included
+    tokens: Sequence[SampledToken] = ()
+    released: Sequence[int] = ()
+    shared: Sequence[tuple[int, int]] = ()
+    failure: ZerolayerError | None = None

@@ -24,8 +24,8 @@ from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.native_engine import EXACT, ONE_MATRIX, NativeEngine, needed_bytes
 from zerolayer.model.placement import choose_cores
 from zerolayer.model.prefix_cache import BLOCK
+from zerolayer.model.shared_cores import SharedCores
 from zerolayer.model.source import ModelSource, open_source
-from zerolayer.model.turns import Turns
 from zerolayer.model.weights import Weights
 from zerolayer.text.encode import Encoder
 from zerolayer.text.grammar import Grammars
@@ -60,10 +60,11 @@ class LoadedModel(msgspec.Struct, frozen=True):
     name: str
     config: ModelConfig
     remember: Callable[[], None] = _nothing  # called when the last step has run
+    files: str = ""  # what tells its files from those of other models, and from other versions of them; "": nothing
 
 
 def load_model(
-    contract: Contract, progress: Callable[[str], None], *, show: Show | None = None, turns: Turns | None = None
+    contract: Contract, progress: Callable[[str], None], *, show: Show | None = None, turns: SharedCores | None = None
 ) -> LoadedModel:
     """Open, check and pack the contract's model; ``progress`` gets the lines of a bar after the first second.
 
@@ -97,6 +98,7 @@ def load_model(
             contract.model.name,
             source.config,
             remember,
+            _files(path) if isinstance(engine, NativeEngine) else "",
         )
 
 
@@ -106,7 +108,7 @@ def _keep(
     template: ChatTemplate | NoChatTemplate,
     vocabulary: Vocabulary,
     show: Show,
-    turns: Turns | None,
+    turns: SharedCores | None,
 ) -> Callable[[], None]:
     """Compute what many prompts begin with; returns what is to be called when the last step has run."""
     turn = turns or nullcontext()
@@ -132,6 +134,13 @@ def _read_ahead(path: Path, show: Show) -> None:
             while got := opened.readinto(buffer):
                 done += got
                 show("file", done, of)
+
+
+def _files(path: Path) -> str:
+    """Path, size and time of each file of the model at ``path``."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    stats = [(file, file.stat()) for file in files]
+    return "\n".join(f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
 
 
 def _remember(engine: NativeEngine, place: Path) -> None:
@@ -182,7 +191,7 @@ def _template(source: ModelSource, encoder: Encoder) -> ChatTemplate | NoChatTem
     return template
 
 
-def _engine(contract: Contract, source: ModelSource, show: Show, turns: Turns | None) -> Callable[[], Engine]:
+def _engine(contract: Contract, source: ModelSource, show: Show, turns: SharedCores | None) -> Callable[[], Engine]:
     """Check what the contract asks for; the engine's memory is taken when the result is called."""
     context, weights, config, vocabulary = contract.context, source.weights, source.config, source.vocabulary
     step_us = contract.engine.mock_step_us
@@ -241,7 +250,7 @@ def _engine(contract: Contract, source: ModelSource, show: Show, turns: Turns | 
     )
 
 
-def _passing(show: Show, turns: Turns, what: str, done: int, of: int) -> None:
+def _passing(show: Show, turns: SharedCores, what: str, done: int, of: int) -> None:
     """Between two parts of the work whoever waits goes first."""
     turns.pass_on()
     show(what, done, of)

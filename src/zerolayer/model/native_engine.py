@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Self
 
@@ -15,18 +15,17 @@ from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.masks import Masks
 from zerolayer.model.model_config import ModelConfig
+from zerolayer.model.packing import Progress, fill
 from zerolayer.model.placement import page_note, pinning_refused
 from zerolayer.model.prefix_cache import BLOCK, Hit, Kept, PrefixCache
 from zerolayer.model.tensor_type import TensorType
 from zerolayer.model.weights import Weights
-from zerolayer.model.weights import vector as floats
 from zerolayer.wire.schema import Alternative, FinishReason, Sampling, TokenLogprob
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Progress = Callable[[str, int, int], None]  # (what, done, of)
 
 _FINISH = {0: None, 1: FinishReason.STOP, 2: FinishReason.LENGTH}  # by native/engine.hpp's Finish
 # Types whose groups the kernels take as they are (native/pack_groups.cpp).
@@ -36,7 +35,6 @@ ONE_MATRIX = {"attn_q.weight": ("attn_k.weight", "attn_v.weight"), "ffn_gate.wei
 _SEED_MASK = (1 << 64) - 1
 _INT32 = "i"  # array's code
 _ALONE = nullcontext()
-_PART_BYTES = 16 << 20  # of memory that is taken in one go
 
 
 class NativeEngine:
@@ -68,6 +66,7 @@ class NativeEngine:
         prefix_tokens: int = 0,
         salt_share: float = 1.0,
         exact: bool = False,
+        fine: bool = True,
         bloom: bool = False,
         stop_ids: Sequence[int] = (),
         notes: Sequence[str] = (),
@@ -76,7 +75,8 @@ class NativeEngine:
     ) -> Self:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
 
-        ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
+        ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output,
+        ``fine`` with more bits where inputs are large (native/kernels.hpp; without, to see what that changes).
         ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept; one salt fills at
         most ``salt_share`` of them. ``stop_ids`` end a generation unless it asks to ignore them. ``cores`` pins the
@@ -87,7 +87,7 @@ class NativeEngine:
         sizes = (slots + service, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
         try:
             native = _create(config, sizes, exact, bloom, name)
-            _load_weights(native, weights, config, progress or _silent)
+            fill(native, weights, config, progress or _silent, fine=fine)
         except ValueError as error:
             raise StartupError(
                 f"The CPU engine cannot run this model with the kernel set {name!r}: {error}. "
@@ -107,6 +107,7 @@ class NativeEngine:
             chunk_tokens=chunk_tokens,
             vocabulary=config.vocabulary,
             memory_bytes=native.bytes,
+            rings=True,
             notes=(*notes, *pinning, f"{native.bytes >> 20} MB of memory, taken at start", page_note(native.bytes)),
         )
         kept = PrefixCache(entries=prefixes, entry_tokens=prefix_tokens, salt_share=salt_share)
@@ -173,7 +174,7 @@ class NativeEngine:
         if masks.used:
             masks.fill(self._rows_to_sample(plan))
         try:
-            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens)
+            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens, plan.bell)
         except ValueError as error:
             raise EngineFailed(f"The engine refused a step: {error}.") from None
         tokens = [
@@ -285,7 +286,9 @@ def needed_bytes(
     """
     attention = config.hidden * config.head_dim * (2 * config.heads + 2 * config.kv_heads)
     per_layer = attention + 3 * config.hidden * config.intermediate
-    weights = config.layers * per_layer + config.vocabulary * config.hidden + embedding_bytes
+    outputs = config.layers * (config.head_dim * (config.heads + 2 * config.kv_heads) + config.hidden)
+    fine = _native.FINE_INPUTS * (outputs + config.vocabulary)
+    weights = config.layers * per_layer + config.vocabulary * config.hidden + fine + embedding_bytes
     kv_token = config.layers * config.kv_heads * (3 * config.head_dim + 8)  # 2 bytes a key, 1 a value, two scales
     row = 16 * (config.hidden + config.intermediate) + 4 * config.head_dim * (config.heads + 2 * config.kv_heads)
     kv = ((slots + 1) * slot_tokens + shared_tokens) * kv_token
@@ -327,59 +330,3 @@ def _create(
 
 def _silent(_what: str, _done: int, _of: int) -> None:
     pass
-
-
-def _load_weights(native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress) -> None:
-    """Take the memory that there is to take, then pack every tensor.
-
-    Their names: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "Base layers".
-    """
-    pieces = native.bytes // _PART_BYTES + 1
-    for piece in range(pieces):
-        progress("memory", piece, pieces)
-        native.touch(piece, pieces)
-
-    def matrix(name: str) -> _native.Tensor:
-        info = weights.tensors[name]
-        rows, columns = info.shape
-        return _native.Tensor(info.type.number, weights.data(name), rows, columns)
-
-    def vector(name: str) -> memoryview[float]:
-        return floats(weights, name)
-
-    if config.rope_factors:
-        native.load_rope_factors(vector("rope_freqs.weight"))
-    parts = 4 * (config.layers + 1)  # of about the same size, but for the last ones: the words
-
-    def part(layer: int, number: int) -> None:
-        progress("weights", 4 * layer + number, parts)
-
-    for layer in range(config.layers):
-        part(layer, 0)
-        block = f"blk.{layer}."
-        native.load_qkv(
-            layer,
-            matrix(block + "attn_q.weight"),
-            matrix(block + "attn_k.weight"),
-            matrix(block + "attn_v.weight"),
-            config.rope_layout == "interleaved",
-        )
-        if config.qkv_bias:
-            native.load_qkv_bias(
-                layer, vector(block + "attn_q.bias"), vector(block + "attn_k.bias"), vector(block + "attn_v.bias")
-            )
-        if config.head_norms:
-            native.load_head_norms(layer, vector(block + "attn_q_norm.weight"), vector(block + "attn_k_norm.weight"))
-        part(layer, 1)
-        native.load_output(layer, matrix(block + "attn_output.weight"))
-        part(layer, 2)
-        native.load_gate_up(layer, matrix(block + "ffn_gate.weight"), matrix(block + "ffn_up.weight"))
-        part(layer, 3)
-        native.load_down(layer, matrix(block + "ffn_down.weight"))
-        native.load_norms(layer, vector(block + "attn_norm.weight"), vector(block + "ffn_norm.weight"))
-    part(config.layers, 0)
-    embedding = matrix("token_embd.weight")
-    native.load_embedding(embedding)
-    part(config.layers, 2)
-    native.load_head(embedding if config.tied_embedding else matrix("output.weight"), vector("output_norm.weight"))
-    part(config.layers + 1, 0)

@@ -11,42 +11,24 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from queue import Empty, SimpleQueue
 
-import msgspec
-
-from zerolayer.errors import EngineFailed, StartupError, ZerolayerError
+from zerolayer.errors import EngineFailed, StartupError
+from zerolayer.model.bell import Bell
 from zerolayer.model.cost import CostTable
-from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan, chunk_of
+from zerolayer.model.engine import Engine, Generation, StepPlan, chunk_of
 from zerolayer.model.heartbeat import Heartbeat
-from zerolayer.model.letters import Admit, Cancel, Letter, Probe, Stop
+from zerolayer.model.letters import Admit, Cancel, Letter, Probe, StepReport, Stop
 from zerolayer.model.program import FULL, Programs
 from zerolayer.model.recorder import Recorder
-from zerolayer.model.turns import Turns
+from zerolayer.model.shared_cores import SharedCores
 
 _log = logging.getLogger("zerolayer.model")
+
 _ALONE = nullcontext()
-
-
-class StepReport(msgspec.Struct, frozen=True):
-    """What one step border hands to the event loop. Times are monotonic nanoseconds around the native call.
-
-    ``released`` lists slots that are free again: finished, cancelled or failed. ``shared`` lists (slot, tokens) of
-    prompts whose first tokens were kept from an earlier one. A report without rows carries only such news.
-    """
-
-    started_ns: int
-    ended_ns: int
-    program: str
-    decode: Sequence[int] = ()
-    prefill_slot: int = -1
-    prefill_tokens: int = 0  # of whatever chunk made the step longer, a heartbeat's included
-    tokens: Sequence[SampledToken] = ()
-    released: Sequence[int] = ()
-    shared: Sequence[tuple[int, int]] = ()
-    failure: ZerolayerError | None = None
+_FIRST_MISSES = 3  # heartbeats that come to nothing before the first request, until the engine is given up
 
 
 class StepClock:
@@ -61,8 +43,10 @@ class StepClock:
         programs: Programs | None = None,
         heartbeat: Heartbeat | None = None,
         recorder: Recorder | None = None,
+        bell: Bell | None = None,
     ) -> None:
         self._engine = engine
+        self._bell = bell
         self._deliver = deliver
         self._clock_ns = clock_ns
         self._cost = cost
@@ -70,6 +54,7 @@ class StepClock:
         self._heartbeat = heartbeat
         self._recorder = recorder
         info = engine.describe()
+        self._rings = info.rings
         self._chunk_tokens = info.chunk_tokens
         self._service_slot = info.slots  # one more than requests have: the engine's own
         self._mailbox: SimpleQueue[Letter] = SimpleQueue()
@@ -84,7 +69,7 @@ class StepClock:
         self._draft: Generation | None = None  # what only fills the prompt cache, and waits or is being read
         self._closing: list[int] = []  # slots whose end the outbox tells
         self._stopping = False
-        self.turns: Turns | None = None  # while another engine uses the same cores; set by any thread
+        self.cores: SharedCores | None = None  # while another engine uses the same ones; set by any thread
         self._steps = 0
         self._step_began_ns = 0
 
@@ -104,7 +89,10 @@ class StepClock:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Run every program's first heartbeat, where that was not done yet, then start the thread."""
+        """Run every program's first heartbeat, where that was not done yet, then start the thread.
+
+        Raises ``StartupError`` where they fail.
+        """
         if self._heartbeat is not None and not self._heartbeat.expects_all:
             self.prove()
         self._thread.start()
@@ -114,14 +102,20 @@ class StepClock:
 
         Raises ``StartupError``.
         """
-        heartbeat = self._heartbeat
+        heartbeat, tries = self._heartbeat, 0
         while heartbeat is not None and heartbeat.beats < rounds * heartbeat.programs:
-            heartbeat.hasten()
+            if tries - heartbeat.beats >= _FIRST_MISSES:
+                raise StartupError(
+                    f"The engine failed at {_FIRST_MISSES} of its first {tries} generations, before any request. "
+                    "Start it again, with another --threads, or on another machine."
+                )
+            tries += 1
+            heartbeat.hasten()  # nobody waits for the engine yet
             self._beat()
             while self._programs:
                 self._step()
             if heartbeat.refuted:
-                raise StartupError("The engine failed its trial: a step failed, or a known input gave another output.")
+                raise StartupError("The engine gave another output for the same input the second time it was asked.")
         self._step_began_ns = 0
 
     def stop(self) -> None:
@@ -173,17 +167,24 @@ class StepClock:
                 now = self._clock_ns()
                 self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
 
-    def _tell(self) -> None:
+    def _tell(self, *, stepping: bool = False) -> int:
         """Send the reports, then close the slots that they release: what is kept of their prompts is copied there.
+
+        Returns the bell that the step that follows (``stepping``) is to ring; -1: nobody is to be woken any more.
 
         Nobody can give such a slot new work before the next look into the mailbox, which comes after this.
         """
         reports, self._outbox = self._outbox, []
         for report in reports:
             self._deliver(report)
+        bell = self._bell if reports else None
+        if bell is not None and not (stepping and self._rings and not self._closing):
+            bell.ring()
+            bell = None
         closing, self._closing = self._closing, []
         for slot in closing:
             self._engine.close(slot)
+        return -1 if bell is None else bell.fd
 
     def _empty_mailbox(self, *, block: bool) -> None:
         try:
@@ -280,8 +281,10 @@ class StepClock:
         plan = self._plan()
         rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
         program = self._registry.covering(self._programs[slot] for slot in rows)
-        self._tell()
-        with self.turns or _ALONE:
+        bell = self._tell(stepping=True)
+        if bell >= 0:
+            plan = StepPlan(plan.decode, plan.prefill_slot, plan.prefill_tokens, bell)
+        with self.cores or _ALONE:
             started = self._step_began_ns = self._clock_ns()
             try:
                 tokens = self._engine.step(plan)

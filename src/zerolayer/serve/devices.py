@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from zerolayer.contract import Contract
 from zerolayer.contract_engine import cores_of
-from zerolayer.contract_listen import STRIDE
+from zerolayer.contract_listen import AUTO, OFF, STRIDE
 from zerolayer.errors import StartupError
 from zerolayer.serve.address import own_address
 
@@ -77,6 +77,8 @@ def _device(
         own["node"] = _shifted(contract.tenants.node, place)
     if listen.unix:
         own["unix"] = f"{listen.unix}.{port}"
+    if listen.admin_unix not in (AUTO, OFF):
+        own["admin-unix"] = f"{listen.admin_unix}.{port}"
     if contract.ledger.path not in _OFF:
         own["ledger"] = f"{contract.ledger.path.rstrip('/')}/{port}"
     flags = [part for flag, value in {**given, **own}.items() for part in (f"--{flag}", value)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from zerolayer.errors import Unavailable
-from zerolayer.front.dispatch import Meter
+from zerolayer.front.step_account import Meter
 from zerolayer.observe.compute import ComputeMeter, FurtherSlots
 from zerolayer.serve.room import ModelRoom
 

@@ -55,6 +55,7 @@ GRACE_S = 10.0  # for running streams, after the first signal
 _FLUSH_S = 1.0  # for the last bytes, after that
 _NS_PER_MS = 1_000_000
 _NS_PER_S = 1_000_000_000
+_PREPARE_S = 1.0  # after the start, and until nothing runs
 
 
 class Server:
@@ -82,35 +83,19 @@ class Server:
         self.meter = ComputeMeter(info.threads, 2 * (info.slots + 1), self._clock_ns())
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.nodes = NodeBook(contract, Derating.of_process(os.environ), self._helper)
+        self._preparing: asyncio.TimerHandle
         self._open_slots: Calendar | None = None  # those of the room: they are looked at for every reply
         site = self._build_site(limits, self.metrics, self.glue, contract)
-        self.house = House(
-            self._loop,
-            self._clock_ns,
-            site,
-            self.metrics,
-            self.glue,
-            self.book.budgets,
-            self._helper,
-            self._compiler,
-            self.nodes,
-        )
+        book, aside = self.book, (self._helper, self._compiler)
+        self.house = House(self._loop, self._clock_ns, site, self.metrics, self.glue, book.budgets, *aside, self.nodes)
         self.rooms = Rooms(build_room(self.house, contract, loaded, self.meter, watchdog), self.meter)
         self._tell_name()
         doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
-        self._viewing = Viewing(self.rooms, self.metrics, self.glue, self.meter, self.book.budgets)
+        self._viewing = Viewing(self.rooms, self.metrics, self.glue, self.meter, book.budgets)
         self.live = self._viewing.page(self._clock_ns)
         self.measuring = Measuring(self, self._clock_ns)
-        self.tables = Tables(
-            contract,
-            lambda: self.room,
-            site,
-            self.nodes,
-            self.book.budgets,
-            self.measuring.render,
-            self.live,
-            doorkeeper,
-        )
+        render = self.measuring.render
+        self.tables = Tables(contract, lambda: self.room, site, self.nodes, book.budgets, render, self.live, doorkeeper)
         self.calls = self.tables.calls
         self.grpc_health = self.tables.grpc_health
         admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
@@ -118,6 +103,7 @@ class Server:
             self.entrances = Entrances(contract, self.tables.routers, site, admin_site)
         except BaseException:
             self.records.close(self._clock_ns())
+            self.room.silence()
             raise
 
     @property
@@ -133,6 +119,8 @@ class Server:
         self.records.books.serve(new.name)
         self.live.serve(self._viewing.service())
         self.measuring.look()
+        self._preparing.cancel()
+        self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
 
     def _tell_name(self) -> None:
         self._open_slots = self.slots
@@ -228,11 +216,12 @@ class Server:
     def start(self) -> None:
         """Begin to answer."""
         self.room.warm(self._clock_ns)
-        self.room.steps.start()
+        self.room.start()
         self.measuring.look()
         self.entrances.start()
         self.nodes.start(self.port)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+        self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
@@ -251,14 +240,16 @@ class Server:
     async def close(self) -> None:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
         self._sweeper.cancel()
+        self._preparing.cancel()
         self.nodes.close()
         self.entrances.stop()
         await self.entrances.close(_FLUSH_S)
         for room in self.rooms:
             room.close()
+            room.silence()
         self._helper.shutdown(cancel_futures=True)
         self._compiler.shutdown(cancel_futures=True)
-        await asyncio.sleep(0)  # reports and closings that are already on their way
+        await asyncio.sleep(0)  # closings that are already on their way
         self.records.close(self._clock_ns())
         self.book.close()
 
@@ -297,7 +288,14 @@ class Server:
         slots = self._open_slots
         if slots is None:
             return b"free=0;next_ms=0" + self.nodes.tail
-        return b"free=%d;next_ms=%d%b" % (slots.open, slots.next_open_ms(), self.nodes.tail)
+        return b"free=%d;next_ms=%d%b" % (*slots.standing(), self.nodes.tail)
+
+    def _prepare(self) -> None:
+        """What the first request with a grammar would wait for, in a moment when nobody else does."""
+        if self.slots.taken:
+            self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
+        else:
+            self._compiler.submit(self.room.loaded.grammars.prepare)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""

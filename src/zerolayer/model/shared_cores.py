@@ -12,7 +12,7 @@ from collections import deque
 from types import TracebackType
 
 
-class Turns:
+class SharedCores:
     """A context manager for any number of threads; not to be entered twice by one. Turns go in the order of asking."""
 
     def __init__(self) -> None:
