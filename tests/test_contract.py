@@ -75,6 +75,7 @@ TEXTS = {
     "host": ("::1", "::1"),
     "port": ("9000", 9000),
     "admin": ("[::1]:9001", "[::1]:9001"),
+    "admin-unix": ("/run/zl.sock", "/run/zl.sock"),
     "slots": ("3", 3),
     "slot-tokens": ("4096", 4096),
     "engine": ("mock:step_us=5000", "mock:step_us=5000"),

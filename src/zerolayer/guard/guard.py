@@ -243,6 +243,11 @@ class Guard:
         self.admission.broken()
         self.leave(held)
 
+    def put_off(self, held: Held) -> None:
+        """A held client will ask again, and still has its booking."""
+        held.then.hold.release()
+        held.booking.held = False
+
     def leave(self, held: Held) -> None:
         """A held client has gone."""
         held.then.hold.release()
@@ -322,6 +327,10 @@ class Guard:
             return self.reader.bounds(request)
         several = [self.reader.bounds(msgspec.structs.replace(part, n=1)) for part in request.each()]
         return sum(one[0] for one in several), min(one[1] for one in several), max(one[2] for one in several)
+
+    def work(self, prompt_tokens: int, max_tokens: int) -> Work:
+        """What so many tokens need of this engine."""
+        return self._work(prompt_tokens, max_tokens)
 
     def _work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         prices, chunk = self._cost.prices(), self.chunk_tokens

@@ -89,6 +89,7 @@ class CostTable:
         self._steps = 0
         self._prices: Prices | None = None
         self.beside: Callable[[], Prices] | None = None  # of another engine that takes turns with this one
+        self._turn = (Prices(), Prices())  # own prices, and what they make of a turn
         self._joined = (Prices(), Prices(), Prices())  # the last pair, and what it came to
         self.scored_share = 1.0  # of what a full chunk adds to a step: what a chunk of a prompt that is scored adds
 
@@ -122,6 +123,14 @@ class CostTable:
         if self._prices is None:
             self._prices = self._price()
         return self._prices
+
+    def as_turns(self) -> Prices:
+        """What a step of another engine waits for at most, while this one takes turns with it: for full chunks."""
+        own = self.alone()
+        if self._turn[0] is not own:
+            full = own.step_ns + own.chunk_ns[-1]
+            self._turn = (own, Prices(step_ns=full, reserve_ns=own.reserve_ns, stall_ns=own.stall_ns))
+        return self._turn[1]
 
     def _beside(self, own: Prices, other: Prices) -> Prices:
         was = self._joined

@@ -44,6 +44,17 @@ _BESIDE_BYTES = 64 << 20  # of words, tables and accounts that a second model ha
 Show = Callable[[str, int, int], None]  # (what, done, of)
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """Another model is served meanwhile, by the same cores.
+
+    ``begin`` is called before the first turn, with the bytes of memory that the turns will take and the most weights
+    of one; it returns when they may be taken.
+    """
+
+    cores: SharedCores
+    begin: Callable[[int, int], None]
+
+
 def _nothing() -> None:
     pass
 
@@ -64,30 +75,30 @@ class LoadedModel(msgspec.Struct, frozen=True):
 
 
 def load_model(
-    contract: Contract, progress: Callable[[str], None], *, show: Show | None = None, turns: SharedCores | None = None
+    contract: Contract, progress: Callable[[str], None], *, show: Show | None = None, beside: Beside | None = None
 ) -> LoadedModel:
     """Open, check and pack the contract's model; ``progress`` gets the lines of a bar after the first second.
 
-    ``show`` gets numbers instead. ``turns``: another model is served by the same cores meanwhile. Raises
-    ``StartupError`` (missing file, memory, kernels) and ``ModelFileError`` (damaged or unsupported file).
+    ``show`` gets numbers instead. Raises ``StartupError`` (missing file, memory, kernels) and ``ModelFileError``
+    (damaged or unsupported file).
     """
+    cores = None if beside is None else beside.cores
     show = show or _ProgressBar(progress).show
     hub_name = contract.model.hub_name
     path = model_path(contract) if hub_name is None else snapshot(hub_name, progress)
     source = open_source(path)
     with closing(source.weights):
-        take_engine = _engine(contract, source, show, turns)
-        if turns is not None:
+        take_engine = _engine(contract, source, show, beside)
+        if beside is not None:
             _read_ahead(path, show)  # a turn must not wait for a disk
         with ThreadPoolExecutor(1) as aside:
             # Memory and packing leave the GIL to the text, if they begin before it has the GIL, which it keeps.
             reading = aside.submit(_text, source)
-            with turns or nullcontext():
-                engine = take_engine()
+            engine = take_engine()
             encoder, template, tool_format, grammars = reading.result()
         remember = _nothing
         if isinstance(engine, NativeEngine):
-            remember = _keep(contract, engine, template, source.vocabulary, show, turns)
+            remember = _keep(contract, engine, template, source.vocabulary, show, cores)
         return LoadedModel(
             engine,
             source.vocabulary,
@@ -108,10 +119,10 @@ def _keep(
     template: ChatTemplate | NoChatTemplate,
     vocabulary: Vocabulary,
     show: Show,
-    turns: SharedCores | None,
+    cores: SharedCores | None,
 ) -> Callable[[], None]:
     """Compute what many prompts begin with; returns what is to be called when the last step has run."""
-    turn = turns or nullcontext()
+    turn = cores or nullcontext()
     for token_ids in _constants(contract, template):
         engine.keep_constant(token_ids, turn)
     if not contract.context.warm_start:
@@ -191,7 +202,7 @@ def _template(source: ModelSource, encoder: Encoder) -> ChatTemplate | NoChatTem
     return template
 
 
-def _engine(contract: Contract, source: ModelSource, show: Show, turns: SharedCores | None) -> Callable[[], Engine]:
+def _engine(contract: Contract, source: ModelSource, show: Show, beside: Beside | None) -> Callable[[], Engine]:
     """Check what the contract asks for; the engine's memory is taken when the result is called."""
     context, weights, config, vocabulary = contract.context, source.weights, source.config, source.vocabulary
     step_us = contract.engine.mock_step_us
@@ -215,22 +226,10 @@ def _engine(contract: Contract, source: ModelSource, show: Show, turns: SharedCo
     needed = needed_bytes(
         config, embedding, context.slots, context.slot_tokens, context.chunk_tokens, context.prefixes * prefix_tokens
     )
-    if turns is not None and needed + _BESIDE_BYTES > machine.memory:
-        raise StartupError(
-            f"The memory does not hold both models: the new one and its {context.slots} slots of {context.slot_tokens} "
-            f"tokens need {(needed + _BESIDE_BYTES) >> 20} MB beside the one that is served, and this process can take "
-            f"{machine.memory >> 20} MB more. Nothing was loaded. Deploy a smaller model, or serve with fewer or "
-            "shorter slots."
-        )
-    if needed > machine.memory:
-        raise StartupError(
-            f"The model and {context.slots} slots of {context.slot_tokens} tokens need {needed >> 20} MB; this process "
-            f"can take {machine.memory >> 20} MB. Use fewer (--slots) or shorter (--slot-tokens) slots, "
-            "or a smaller model."
-        )
+    _check_memory(needed, machine.memory, contract, beside)
     threads, why = machine.threads(contract.engine.threads)
     cores, where = choose_cores(threads, sorted(os.sched_getaffinity(0)), pin=contract.engine.pin)
-    return partial(
+    take = partial(
         NativeEngine.load,
         weights,
         config,
@@ -246,13 +245,36 @@ def _engine(contract: Contract, source: ModelSource, show: Show, turns: SharedCo
         stop_ids=sorted(vocabulary.eos_ids),
         notes=(why, where),
         cores=cores,
-        progress=show if turns is None else partial(_passing, show, turns),
+        progress=show if beside is None else partial(_passing, show, beside.cores),
     )
+    return take if beside is None else partial(_begun, beside, needed, config.vocabulary * config.hidden, take)
 
 
-def _passing(show: Show, turns: SharedCores, what: str, done: int, of: int) -> None:
+def _check_memory(needed: int, left: int, contract: Contract, beside: Beside | None) -> None:
+    """Refuse what ``left`` bytes do not hold."""
+    context = contract.context
+    if beside is not None and needed + _BESIDE_BYTES > left:
+        raise StartupError(
+            f"The memory does not hold both models: the new one and its {context.slots} slots of {context.slot_tokens} "
+            f"tokens need {(needed + _BESIDE_BYTES) >> 20} MB beside the one that is served, and this process can take "
+            f"{left >> 20} MB more. Nothing was loaded. Deploy a smaller model, or serve with fewer or shorter slots."
+        )
+    if needed > left:
+        raise StartupError(
+            f"The model and {context.slots} slots of {context.slot_tokens} tokens need {needed >> 20} MB; this process "
+            f"can take {left >> 20} MB. Use fewer (--slots) or shorter (--slot-tokens) slots, or a smaller model."
+        )
+
+
+def _begun(beside: Beside, needed: int, largest: int, take: Callable[[], Engine]) -> Engine:
+    beside.begin(needed, largest)
+    with beside.cores:
+        return take()
+
+
+def _passing(show: Show, cores: SharedCores, what: str, done: int, of: int) -> None:
     """Between two parts of the work whoever waits goes first."""
-    turns.pass_on()
+    cores.pass_on()
     show(what, done, of)
 
 

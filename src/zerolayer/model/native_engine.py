@@ -83,8 +83,7 @@ class NativeEngine:
         workers, all threads but the one that calls ``step``. Raises ``StartupError`` without memory or kernel set.
         """
         name = kernels or _native.kernel_sets()[0]
-        service = 1  # a slot of our own: constants, logits
-        sizes = (slots + service, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
+        sizes = (slots + 1, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
         try:
             native = _create(config, sizes, exact, bloom, name)
             fill(native, weights, config, progress or _silent, fine=fine)
@@ -305,6 +304,7 @@ def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | Non
 def _create(
     config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, bloom: bool, kernels: str
 ) -> _native.Engine:
+    """``sizes`` begins with the slots, one of them our own: for constants, logits and heartbeats."""
     slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens = sizes
     return _native.Engine.create(
         layers=config.layers,

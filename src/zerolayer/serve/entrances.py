@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from zerolayer.contract import Contract
+from zerolayer.contract_listen import AUTO
+from zerolayer.errors import StartupError
 from zerolayer.front.connection import Router
 from zerolayer.front.door import door, over_limit
 from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
 from zerolayer.front.site import Peer, Site
 from zerolayer.front.tls import Tls, TlsFiles
+from zerolayer.serve.admin_place import admin_socket
+
+_log = logging.getLogger("zerolayer.serve")
 
 _ADMIN_CONNECTIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Routers:
-    """Who answers on the service's address, on its Unix socket, and on the admin listener."""
+    """Who answers on the service's address, on its Unix socket, and on those of the admin."""
 
     service: Router
     local: Router
     admin: Router
+    local_admin: Router
 
 
 class Entrances:
@@ -119,9 +128,29 @@ class Entrances:
         if listen.unix:
             make = self._maker(self._site, self._routers.local, self.connections)
             yield Listener([bind_unix(listen.unix)], make, self.connections, limit=limit, busy=full)
+        make = self._maker(self._admin_site, self._routers.local_admin, self.admin_connections)
+        for local in _admin_sockets(self._contract):
+            yield Listener([local], make, self.admin_connections, limit=_ADMIN_CONNECTIONS, busy=full)
         make = self._maker(self._admin_site, self._routers.admin, self.admin_connections)
         sockets = bind(*listen.admin_address, insecure=False, flag="--admin")
         yield Listener(sockets, make, self.admin_connections, limit=_ADMIN_CONNECTIONS, busy=full)
 
     def _maker(self, site: Site, router: Router, connections: set[Peer]) -> Callable[[], asyncio.Protocol]:
         return partial(door, site, router, connections, self._loop)
+
+
+def _admin_sockets(contract: Contract) -> list[socket.socket]:
+    """The admin's Unix socket, if there is one; a place that nobody named may be of no use. Raises ``StartupError``."""
+    path = admin_socket(contract, os.environ)
+    if path is None:
+        return []
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return [bind_unix(str(path))]
+    except (OSError, StartupError) as error:
+        if contract.listen.admin_unix == AUTO:
+            _log.warning("there is no admin socket, so that no model can be deployed")
+            return []
+        if isinstance(error, StartupError):
+            raise
+        raise StartupError(f"{path} cannot be made. Give --admin-unix a path in a folder of your own.") from None

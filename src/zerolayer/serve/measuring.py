@@ -61,6 +61,8 @@ class Measuring:
                 free_slots=room.admission.calendar.free,
                 slots=info.slots,
                 slot_tokens=info.slot_tokens,
+                chunk_tokens=info.chunk_tokens,
+                step_ns=room.cost.usual_ns(),
                 connections=len(server.entrances.connections),
                 glue_share=server.glue.share(now),
                 busy_ns=server.glue.busy_ns(now),

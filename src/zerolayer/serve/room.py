@@ -155,11 +155,16 @@ class ModelRoom:
         self.admission.rest()
 
     def bears(self, beside: Callable[[], Prices]) -> bool:
-        """Whether every promise that was given here could be kept if something else had every second turn from now."""
-        was, self.cost.beside = self.cost.beside, beside
+        """Whether whoever has a slot here would be done in time if something else had every second turn from now.
+
+        What is booked is not asked: it goes along to the next room.
+        """
+        calendar, was = self.admission.calendar, self.cost.beside
+        self.cost.beside = beside
         try:
-            prices = self.cost.prices()
-            return self.admission.calendar.is_feasible() and self.dispatcher.bears(prices.stall_ns)
+            calendar.is_feasible()  # brings the ends up to date
+            in_time = all(ends is None or ends[0] <= ends[1] for ends in calendar.ends())
+            return in_time and self.dispatcher.bears(self.cost.prices().stall_ns)
         finally:
             self.cost.beside = was
 

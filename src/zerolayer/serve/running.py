@@ -19,6 +19,7 @@ from zerolayer.front.greeting import greeting
 from zerolayer.front.site import ConnectionLimits
 from zerolayer.model.diagnosis import answer_signal
 from zerolayer.model.watchdog import Watchdog
+from zerolayer.serve.deploy.deployment import Load, load_later
 from zerolayer.serve.loop_slice import shorten_slice
 from zerolayer.serve.server import GRACE_S, Server
 from zerolayer.serve.service_manager import ServiceManager
@@ -40,11 +41,13 @@ async def running(
     limits: ConnectionLimits | None = None,
     sweep_s: float = _SWEEP_S,
     watchdog: Watchdog | None = None,
+    load: Load = load_later,
 ) -> AsyncIterator[Server]:
     """A server inside the running loop, until the block ends. ``limits`` default to the contract's."""
     if limits is None:
         limits = ConnectionLimits(body_bytes=contract.limits.body_bytes, idle_ns=contract.listen.idle_s * _NS_PER_S)
-    server = Server(contract, loaded, limits, sweep_s, watchdog)
+    server = Server(contract, loaded, limits, sweep_s, watchdog, load)
+    del loaded  # another model may take its place
     server.start()
     try:
         yield server

@@ -36,6 +36,7 @@ from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
+from zerolayer.serve.deploy.deployment import Deployments, Load, load_later
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.measuring import Measuring
@@ -68,6 +69,7 @@ class Server:
         limits: ConnectionLimits,
         sweep_s: float,
         watchdog: Watchdog | None = None,
+        load: Load = load_later,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(on_loop_exception)
@@ -94,8 +96,10 @@ class Server:
         self._viewing = Viewing(self.rooms, self.metrics, self.glue, self.meter, book.budgets)
         self.live = self._viewing.page(self._clock_ns)
         self.measuring = Measuring(self, self._clock_ns)
-        render = self.measuring.render
-        self.tables = Tables(contract, lambda: self.room, site, self.nodes, book.budgets, render, self.live, doorkeeper)
+        self.deployments = Deployments(self, load)
+        render, begin = self.measuring.render, self.deployments.begin
+        parts = (site, self.nodes, book.budgets, render, self.live, begin, doorkeeper)
+        self.tables = Tables(contract, lambda: self.room, *parts)
         self.calls = self.tables.calls
         self.grpc_health = self.tables.grpc_health
         admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
@@ -121,6 +125,11 @@ class Server:
         self.measuring.look()
         self._preparing.cancel()
         self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
+
+    def left(self) -> None:
+        """The room that was served before is empty and closed."""
+        self.rooms.left()
+        self.measuring.look()
 
     def _tell_name(self) -> None:
         self._open_slots = self.slots
@@ -225,6 +234,7 @@ class Server:
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
+        self.deployments.call_off()
         leaving = self.nodes.leaving()
         for room in self.rooms:
             room.guard.close(leaving)
@@ -241,6 +251,7 @@ class Server:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
         self._sweeper.cancel()
         self._preparing.cancel()
+        await self.deployments.close()
         self.nodes.close()
         self.entrances.stop()
         await self.entrances.close(_FLUSH_S)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from zerolayer.contract import Contract
+from zerolayer.front.deploys import PATH as DEPLOY
+from zerolayer.front.deploys import Begin, Deploys
 from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.exchange import Action, Exchange
 from zerolayer.front.gate import Gate, hosts_of
@@ -28,7 +30,8 @@ from zerolayer.serve.room import ModelRoom
 class Tables:
     """All routes of one server. ``room`` gives the model room that is answered from now.
 
-    ``render_metrics`` gives the body of ``/metrics``, ``live`` the live page; ``doorkeeper`` asks for keys.
+    ``render_metrics`` gives the body of ``/metrics``, ``live`` the live page; ``begin`` a change of the model;
+    ``doorkeeper`` asks for keys.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Tables:
         budgets: Budgets,
         render_metrics: Callable[[], bytes],
         live: LivePage,
+        begin: Begin,
         doorkeeper: Doorkeeper | None = None,
     ) -> None:
         self._contract = contract
@@ -53,7 +57,8 @@ class Tables:
         between_nodes = {LEASES: {"POST": leases.service}}
         health = Health(lambda: room().guard.closed, lambda: nodes.own)
         admin = {**admin_table(render_metrics, health, live.table()), ADMIN_LEASES: {"POST": leases.admin}}
-        self.routers = self._build_routers({**self.service_paths, **between_nodes}, admin)
+        local_admin: dict[str, Mapping[str, Action]] = {**admin, DEPLOY: {"POST": Deploys(begin).deploy}}
+        self.routers = self._build_routers({**self.service_paths, **between_nodes}, admin, local_admin)
 
     def _service(self) -> dict[str, Mapping[str, Action]]:
         """Every path of a model's answers, asked of whatever model is served when a request is complete."""
@@ -89,7 +94,10 @@ class Tables:
         return Method(run, current().answers.methods[path].streaming)
 
     def _build_routers(
-        self, table: Mapping[str, Mapping[str, Action]], admin: Mapping[str, Mapping[str, Action]]
+        self,
+        table: Mapping[str, Mapping[str, Action]],
+        admin: Mapping[str, Mapping[str, Action]],
+        local_admin: Mapping[str, Mapping[str, Action]],
     ) -> Routers:
         hosts, admin_hosts = hosts_of(self._contract.listen)
         origins = self._site.origins
@@ -98,4 +106,5 @@ class Tables:
             # No browser and no foreign name reaches a Unix socket, and gRPC gives its path as the host.
             local=Routes(Gate(origins=origins, media=BODY_MEDIA), table, self.calls, self._doorkeeper),
             admin=Routes(Gate(admin_hosts), admin),
+            local_admin=Routes(Gate(), local_admin),
         )
