@@ -23,6 +23,7 @@ from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import Keeping
+from zerolayer.front.pace import Pace
 from zerolayer.front.site import ConnectionLimits, Peer, Site
 from zerolayer.guard.deadline.admission import Admission
 from zerolayer.guard.deadline.calendar import Calendar
@@ -201,6 +202,11 @@ class Server:
     def held(self) -> HeldClients:
         """Clients that are held for moments."""
         return self.room.held
+
+    @property
+    def pace(self) -> Pace:
+        """What follows from its steps."""
+        return self.room.pace
 
     @property
     def keeping(self) -> Keeping | None:
