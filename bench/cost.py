@@ -17,7 +17,8 @@ from in_process import decode_ns, loaded, machine, options, show, write
 
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation
-from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.letters import StepReport
+from zerolayer.model.step_clock import StepClock
 from zerolayer.model.warm_up import measure
 from zerolayer.wire.schema import Sampling
 

@@ -26,9 +26,10 @@ from serve import Target, Work, first_model
 
 from zerolayer import contract
 from zerolayer.model.engine import Engine, Generation, StepPlan
+from zerolayer.model.letters import StepReport
 from zerolayer.model.load import LoadedModel
 from zerolayer.model.native_engine import NativeEngine
-from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import Sampling
 
 SLOTS: Final = 32

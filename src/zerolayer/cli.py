@@ -110,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     from zerolayer.guard.ledger.arguments import add_usage
 
     add_usage(commands)
+    _add_deploy(commands)
     return parser
 
 
@@ -165,6 +166,24 @@ def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser
     )
     dashboards.add_argument("--out", metavar="FOLDER", default="deploy", help="where to; default deploy")
     dashboards.set_defaults(run=_dashboards)
+
+
+def _add_deploy(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = (
+        "Put another model in the place of the one that a running server serves. It is loaded beside the old one in "
+        "the same process; streams that run end on the old one. Exit code 1: the old one is served on, and why is told."
+    )
+    deploy = commands.add_parser("deploy", help="serve another model", description=text, allow_abbrev=False)
+    names = "GGUF file, model folder, bundled model or hub name (org/name)"
+    deploy.add_argument("--model", metavar="PATH", required=True, help=names)
+    where = deploy.add_mutually_exclusive_group()
+    where.add_argument("--port", metavar="PORT", help="port of the server; default 8000 [ZEROLAYER_PORT]")
+    where.add_argument(
+        "--socket", metavar="PATH", type=Path, help="its admin's Unix socket; default: found by the port"
+    )
+    deploy.add_argument("--contract", metavar="FILE", help="contract file; default contract.toml if it exists")
+    deploy.add_argument("--json", action="store_true", help="print a JSON object a line, as things happen")
+    deploy.set_defaults(run=_deploy)
 
 
 def _port(text: str) -> int:
@@ -230,6 +249,13 @@ def _chat(options: argparse.Namespace) -> int:
             key=os.environ.get(options.key_env, ""),
         )
     )
+
+
+def _deploy(options: argparse.Namespace) -> int:
+    from zerolayer.serve.deploy.command import admin_of, deploy
+
+    place = options.socket or admin_of(options.contract, options.port)
+    return deploy(options.model, place, as_json=options.json)
 
 
 def _wire(options: argparse.Namespace) -> int:

@@ -286,6 +286,15 @@ class StartupError(ZerolayerError):
     code = "startup_error"
 
 
+class DeployFailed(ZerolayerError):
+    """Another model was not put in the place of the one that is served, which is served on; the message says why."""
+
+    status = 409
+    grpc_code = 9
+    kind = "invalid_request_error"
+    code = "deploy_failed"
+
+
 class ContractError(StartupError):
     """``contract.toml``, an environment variable or a flag is not acceptable."""
 

@@ -9,14 +9,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 import msgspec
 import uvloop
 from echo_model import EchoEngine, LastMessage, Loaded
 
-from zerolayer.contract import load
+from zerolayer.contract import Contract, load
+from zerolayer.front.deploys import News
 from zerolayer.front.site import ConnectionLimits
+from zerolayer.model.load import Beside
 from zerolayer.model.watchdog import Watchdog
+from zerolayer.serve.deploy.deployment import Deployment
 from zerolayer.serve.running import running
 from zerolayer.serve.server import Server
 
@@ -54,6 +58,7 @@ class Service:
         self._limits = limits
         self._sweep_s = sweep_s
         self._watchdog = watchdog or Watchdog(lambda: 0, at_least_ns=60 * NS)  # tests hold steps as long as they like
+        self.next_model = partial(another, engine)  # what a deployment loads
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -73,12 +78,21 @@ class Service:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        settings = {"limits": self._limits, "sweep_s": self._sweep_s, "watchdog": self._watchdog}
+        settings = {"limits": self._limits, "sweep_s": self._sweep_s, "watchdog": self._watchdog, "load": self._load}
         async with running(self.contract, self.loaded, **settings) as self.server:
             self._ready.set()
             await self._stop.wait()
 
     server: Server
+
+    def _load(self, contract: Contract, progress: object, **how: object) -> Loaded:
+        return self.next_model(contract, **how)
+
+    def deploy(self, path: str) -> Deploying:
+        """Begin to deploy the model that ``path`` names."""
+        deploying = Deploying()
+        deploying.ongoing = self.on_loop(lambda: self.server.deployments.begin(path, deploying.news.append))
+        return deploying
 
     def hold_steps(self) -> None:
         """From now on a step runs only when ``step`` allows it."""
@@ -130,6 +144,37 @@ class Service:
 
     def free_slots(self) -> int:
         return int(self.on_loop(lambda: self.server.slots.free))  # type: ignore[arg-type]
+
+
+class Deploying:
+    """A deployment as its caller sees it."""
+
+    def __init__(self) -> None:
+        self.news: list[News] = []
+        self.ongoing: Deployment
+
+    @property
+    def phases(self) -> list[str]:
+        """What happened so far, each phase once."""
+        return list(dict.fromkeys(news.phase for news in self.news))
+
+    def reached(self, phase: str) -> News:
+        """Wait for the first news of it."""
+        expect_soon(lambda: phase in self.phases or (self.news[-1:] and self.news[-1].last))
+        assert phase in self.phases, self.news[-1]
+        return next(news for news in self.news if news.phase == phase)
+
+
+def another(
+    engine: EchoEngine, contract: Contract, *, beside: Beside, step_us: int | None = None, **_: object
+) -> Loaded:
+    """A model as ``load_model`` loads it beside one that runs on ``engine``; its steps take as long."""
+    info = engine.describe()
+    beside.begin(1 << 20, 1 << 10)
+    with beside.cores:
+        taken = int(info.engine.rpartition("=")[2]) if step_us is None else step_us
+        made = EchoEngine(slots=info.slots, slot_tokens=info.slot_tokens, chunk_tokens=info.chunk_tokens, step_us=taken)
+    return Loaded(made, name=contract.model.name)
 
 
 class Reply:

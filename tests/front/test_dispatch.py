@@ -11,7 +11,7 @@ from zerolayer.guard.deadline.booking import Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.cost import Prices
 from zerolayer.model.engine import Generation, SampledToken
-from zerolayer.model.step_clock import StepReport
+from zerolayer.model.letters import StepReport
 from zerolayer.observe.compute import IDLE, ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Gauges, Metrics

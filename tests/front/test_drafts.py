@@ -144,7 +144,7 @@ def test_what_a_draft_costs_is_its_tenants(serve):
 def test_a_draft_is_in_no_latency(serve):
     service = serve()
     service.ask(draft())
-    page = service.server._render_metrics().decode()
+    page = service.server.measuring.render().decode()
     assert 'vllm:time_to_first_token_seconds_count{model_name="echo"} 0' in page
 
 

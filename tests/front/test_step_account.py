@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolayer.front.step_account import Charges, Rider, StepAccount
-from zerolayer.model.step_clock import StepReport
+from zerolayer.model.letters import StepReport
 from zerolayer.observe.compute import IDLE, ComputeMeter
 from zerolayer.observe.stages import Stage, StageClock
 

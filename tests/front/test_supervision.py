@@ -60,7 +60,7 @@ def test_when_the_step_ends_the_server_takes_work_again(stalled):
 def test_a_step_that_never_ends_is_given_up(serve):
     service = watchful(serve, lost_ms=100)
     lost = threading.Event()
-    service.server._supervisor._give_up = lambda _recorder: lost.set()
+    service.server.room.supervisor._give_up = lambda _recorder: lost.set()
     service.hold_steps()
     with service.connect() as client:
         client.sendall(chat("held"))
@@ -146,7 +146,7 @@ def test_a_device_that_gives_another_output_than_the_known_one_ends_its_streams_
         client.sendall(chat("cut short " * 20, stream=True))
         client.recv(1)
         service.server.heartbeat._expected["full"] = [-1]
-        for _ in service.server.programs.names:
+        for _ in service.server.room.programs.names:
             before = service.server.heartbeat.beats
             service.server.steps.probe()
             expect_soon(lambda before=before: service.server.heartbeat.beats > before)
@@ -160,7 +160,7 @@ def test_a_device_that_never_returns_ends_the_process(serve, monkeypatch):
     monkeypatch.setattr(quarantine, "RETURNS", 1)
     service = serve(slots=SLOTS)
     lost = threading.Event()
-    service.server._supervisor._give_up = lambda _recorder: lost.set()
+    service.server.room.supervisor._give_up = lambda _recorder: lost.set()
     service.engine.broken = EngineFailed("a step failed; send the request again")
     service.ask(chat("first"))
     assert lost.wait(20)

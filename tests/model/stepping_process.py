@@ -18,10 +18,11 @@ from pathlib import Path
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, StepPlan
 from zerolayer.model.gguf import GgufFile
+from zerolayer.model.letters import StepReport
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.native_engine import NativeEngine
 from zerolayer.model.recorder import Recorder
-from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import Sampling
 
 SLOTS, CHUNK, STEPS = 6, 16, 1000

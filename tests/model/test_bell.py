@@ -14,8 +14,9 @@ from reference.engines import Engines
 from reference.tiny_model import SMOL
 from zerolayer.model.bell import Bell
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
+from zerolayer.model.letters import StepReport
 from zerolayer.model.mock_engine import MockEngine
-from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import Sampling
 
 GREEDY = Sampling(temperature=0)

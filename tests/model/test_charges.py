@@ -11,8 +11,9 @@ from reference.engines import Engines
 from reference.tiny_model import LLAMA_64
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation
+from zerolayer.model.letters import StepReport
 from zerolayer.model.mock_engine import MockEngine
-from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.step_clock import StepClock
 from zerolayer.observe.compute import IDLE, ComputeMeter
 from zerolayer.wire.schema import Sampling
 

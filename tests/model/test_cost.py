@@ -158,3 +158,20 @@ def test_a_chunks_share_stays_a_share_whatever_was_measured() -> None:
     table.observe(decode_rows=0, prefill_tokens=128, elapsed_ns=1_000)
     table.observe(decode_rows=8, prefill_tokens=128, elapsed_ns=10_000)
     assert table.chunk_share(8, 128) == 0.0
+
+
+def test_a_step_beside_another_engine_waits_for_one_turn_of_it() -> None:
+    own, other = CostTable(slots=4, chunk_tokens=16), CostTable(slots=4, chunk_tokens=16)
+    for table, step_ns in ((own, 1000), (other, 3000)):
+        for _ in range(70):
+            table.observe(decode_rows=4, elapsed_ns=step_ns)
+            table.observe(decode_rows=3, prefill_tokens=16, elapsed_ns=2 * step_ns)
+    alone, turn = own.prices(), other.as_turns()
+    own.beside = other.as_turns
+    together = own.prices()
+    assert together.step_ns == alone.step_ns + turn.step_ns
+    assert together.stall_ns == alone.stall_ns + turn.stall_ns
+    assert turn.step_ns >= other.prices().step_ns + other.prices().chunk_ns[-1]
+    assert own.prices() is together  # as long as nothing is observed
+    own.beside = None
+    assert own.prices() is alone

@@ -9,9 +9,10 @@ import pytest
 from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model.engine import Generation, SampledToken, StepPlan
 from zerolayer.model.heartbeat import Heartbeat, Outcome
+from zerolayer.model.letters import StepReport
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.program import FULL, GREEDY, PLAIN, Named, Programs
-from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import Sampling
 
 INTERVAL = 1000

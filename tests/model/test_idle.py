@@ -8,7 +8,8 @@ import time
 from reference.engines import Engines
 from reference.tiny_model import LLAMA
 from zerolayer.model.engine import Generation
-from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.letters import StepReport
+from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import Sampling
 
 SECONDS, SHARE = 0.5, 0.05

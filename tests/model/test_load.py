@@ -12,7 +12,8 @@ from zerolayer.contract import Contract, load
 from zerolayer.errors import StartupError
 from zerolayer.model import load as load_module
 from zerolayer.model.engine import Generation, StepPlan
-from zerolayer.model.load import LoadedModel, load_model
+from zerolayer.model.load import Beside, LoadedModel, load_model
+from zerolayer.model.shared_cores import SharedCores
 from zerolayer.wire.schema import Message, Sampling
 
 
@@ -58,3 +59,27 @@ def test_a_name_on_the_hub_is_fetched(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_folder_that_is_no_model_names_what_a_model_is(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"Give --model a folder with config\.json and model\.safetensors"):
         loaded(tmp_path)
+
+
+def test_a_second_model_is_refused_before_anything_is_taken_where_memory_does_not_hold_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_tiny_model(tmp_path / "tiny.gguf", LLAMA)
+    monkeypatch.setattr(load_module.Machine, "read", lambda: load_module.Machine(1, None, 8 << 20))
+    asked = []
+    beside = Beside(SharedCores(), lambda memory, largest: asked.append(memory))
+    with pytest.raises(StartupError, match="The memory does not hold both models"):
+        load_model(contract(path), lambda line: None, beside=beside)
+    assert asked == []
+    loaded(path).engine.shutdown()  # alone it fits
+
+
+def test_a_second_model_asks_before_its_first_turn_and_gives_way_between_its_parts(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "tiny.gguf", LLAMA)
+    cores, told = SharedCores(), []
+    beside = Beside(cores, lambda memory, largest: told.append(("begin", memory > 0)))
+    model = load_model(contract(path), lambda line: None, show=lambda what, *_: told.append(what), beside=beside)
+    model.engine.shutdown()
+    assert told.index(("begin", True)) < told.index("memory") < told.index("weights")
+    with cores:  # nobody has it any more
+        assert told.count("weights") > 4

@@ -14,8 +14,9 @@ from reference.schedule import alone, together
 from reference.tiny_model import LLAMA_64, SMOL
 from zerolayer.model import _native
 from zerolayer.model.engine import Generation, SampledToken
+from zerolayer.model.letters import StepReport
 from zerolayer.model.native_engine import NativeEngine
-from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import Sampling
 
 SAMPLING = Sampling(temperature=0.8, seed=11, top_logprobs=2)

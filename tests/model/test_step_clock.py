@@ -13,9 +13,10 @@ from zerolayer.errors import EngineFailed
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, SampledToken, StepPlan
 from zerolayer.model.heartbeat import Heartbeat
+from zerolayer.model.letters import StepReport
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.program import Programs
-from zerolayer.model.step_clock import StepClock, StepReport
+from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import FinishReason, Sampling
 
 SLOTS, CHUNK = 4, 8

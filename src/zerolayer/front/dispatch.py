@@ -15,7 +15,7 @@ from zerolayer.front.step_account import Charges, Rider, StepAccount
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.model.engine import Generation, SampledToken
-from zerolayer.model.step_clock import StepReport
+from zerolayer.model.letters import StepReport
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 
@@ -47,6 +47,15 @@ class Running(Rider, ABC):
     @abstractmethod
     def used_tokens(self) -> int:
         """Tokens of the slot that are in use."""
+
+    @property
+    def unread_tokens(self) -> int:
+        """Tokens of its prompt that were not read yet, at most, and that somebody waits for."""
+        return 0
+
+    def bears(self, _gap_ns: int) -> bool:
+        """Whether its tokens may come so far apart."""
+        return True
 
     @abstractmethod
     def push(self, token: SampledToken, report: StepReport) -> bool:
@@ -88,6 +97,15 @@ class Dispatcher:
     def used_tokens(self) -> int:
         """Slot tokens in use."""
         return sum(running.used_tokens for running in self._running if running is not None)
+
+    @property
+    def unread_tokens(self) -> int:
+        """Prompt tokens of all that run which were not read yet."""
+        return sum(running.unread_tokens for running in self._running if running is not None)
+
+    def bears(self, gap_ns: int) -> bool:
+        """Whether the tokens of all that run may come so far apart."""
+        return all(running is None or running.bears(gap_ns) for running in self._running)
 
     def since_ns(self) -> list[int]:
         """By slot, when the first byte of its request was read; 0 where none is running."""

@@ -22,7 +22,7 @@ from zerolayer.guard.guard import Arrival, Guard, Reservation
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.spent import Spent
 from zerolayer.model.engine import SampledToken
-from zerolayer.model.step_clock import StepReport
+from zerolayer.model.letters import StepReport
 from zerolayer.wire.schema import Account, FinishReason, Request, Usage
 
 Answer = Callable[[Exchange, Request, Prompt], tuple[Transcript, Form]]

@@ -19,7 +19,9 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 class Running(Protocol):
     """What the greeting tells of a server that has started."""
 
-    info: EngineInfo
+    @property
+    def info(self) -> EngineInfo:
+        """The engine."""
 
     @property
     def port(self) -> int:

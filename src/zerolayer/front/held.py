@@ -40,6 +40,15 @@ class HeldClients:
         # By then whoever was booked before it in its slot has come or lost its booking.
         self._loop.call_later((early_ns + self._guard.slots.grace_ns) / 1e9 + _MOMENT_S, self.wake)
 
+    def let_go(self) -> list[Exchange]:
+        """Hold nobody any more: who was held has its booking again, as if it had not come, and asks once more."""
+        exchanges = list(self._waiting)
+        for exchange, (held, _) in self._waiting.items():
+            exchange.on_gone = None
+            self._guard.put_off(held)
+        self._waiting.clear()
+        return exchanges
+
     def wake(self) -> None:
         """Start whoever can be started. Called when slots came back, when starts have come, and now and then."""
         for exchange, (held, start) in list(self._waiting.items()):

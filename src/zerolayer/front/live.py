@@ -72,6 +72,13 @@ class LivePage:
         """How many watch."""
         return len(self._viewers)
 
+    def serve(self, service: Service) -> None:
+        """From now on the service is another one; whoever watches is told, with all that was seen so far."""
+        self._service = event("service", service)
+        news = self._service + self._columns() + self._minute()
+        for viewer in list(self._viewers):
+            viewer.stream(news)
+
     def sweep(self, now_ns: int) -> None:
         """Several times a second: sample, where a second has gone by, and tell whoever watches."""
         due = self._record.due(now_ns)

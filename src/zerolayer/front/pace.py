@@ -10,7 +10,7 @@ from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.held import HeldClients
 from zerolayer.front.turns import Turns
 from zerolayer.guard.guard import Guard
-from zerolayer.model.step_clock import StepReport
+from zerolayer.model.letters import StepReport
 
 _TURNS: Final = 2  # of the loop: the one that is under way may have looked at its sockets already
 

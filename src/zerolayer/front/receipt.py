@@ -69,6 +69,7 @@ class Receipt(msgspec.Struct, eq=False):
     """Mutable, one a request. ``works`` are its answers, ``sharing`` those whose prompt another one counts."""
 
     route: bytes
+    model: bytes = b""  # that answers; empty: the one that is served when the request ends
     code: str = ""
     outcome: int = int(Outcome.ABORTED)  # unless something else is said before the end
     works: list[Work] = []
@@ -114,7 +115,7 @@ class Books:
         traces: Traces | None = None,
     ) -> None:
         self._ledger = ledger
-        self._model = fit(model, MODEL_BYTES)
+        self._model = model_bytes(model)
         self._audit = audit
         self._meter = meter
         self._access = access
@@ -127,6 +128,10 @@ class Books:
     def audit(self) -> Audit:
         """How much is kept of whom."""
         return self._audit
+
+    def serve(self, model: str) -> None:
+        """From now on another model is served."""
+        self._model = model_bytes(model)
 
     @property
     def ledger(self) -> Ledger | None:
@@ -164,17 +169,18 @@ class Books:
                 prompt += spent.prompt_tokens
                 cached += spent.cached_tokens
         flags = (_STREAMED if streamed else 0) | (_ANSWER_CACHED if receipt.answer_cached else 0)
+        model = receipt.model or self._model
         told: Told
         if named:
             first_us = (receipt.first_token_ns - stages.started_ns) // _US if receipt.first_token_ns else 0
             told = (
-                receipt.outcome, status, flags, identity.key_id, tenant, self._model, request_id, receipt.route,
+                receipt.outcome, status, flags, identity.key_id, tenant, model, request_id, receipt.route,
                 receipt.code, prompt, cached, output, receipt.max_tokens, core_ns, first_us, receipt.deadline_ms,
                 stages.spent_ns(),
             )  # fmt: skip
         else:
             told = (
-                receipt.outcome, status, flags | _UNNAMED, identity.key_id, tenant, self._model, "", b"", "",
+                receipt.outcome, status, flags | _UNNAMED, identity.key_id, tenant, model, "", b"", "",
                 prompt, cached, output, receipt.max_tokens, core_ns, 0, receipt.deadline_ms, _NO_STAGES,
             )  # fmt: skip
         if self._ledger is not None:
@@ -201,6 +207,11 @@ class Books:
         idle_ns, self._idle_ns = idle - self._idle_ns, idle
         self._ledger.append(Meter(IDLE.encode(), idle_ns, wall_ns // _US, meter.cores, self._model))
         self._metered_ns += wall_ns
+
+
+def model_bytes(name: str) -> bytes:
+    """A model's name as records have it."""
+    return fit(name, MODEL_BYTES)
 
 
 def _log_access(entry: Entry, session: str) -> None:

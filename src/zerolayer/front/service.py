@@ -43,11 +43,11 @@ _NO_STORE: Final[Header] = (b"cache-control", b"no-store")
 class Health:
     """``/livez`` says that the process answers, ``/readyz`` that it takes work; neither waits for the engine.
 
-    ``own`` is what this node is called among others.
+    ``closed`` gives the reason why none is taken, or None; ``own`` is what this node is called among others.
     """
 
-    def __init__(self, guard: Guard, own: Callable[[], bytes] = bytes) -> None:
-        self._guard = guard
+    def __init__(self, closed: Callable[[], Unavailable | None], own: Callable[[], bytes] = bytes) -> None:
+        self._closed = closed
         self._own = own
 
     def live(self, exchange: Exchange) -> None:
@@ -56,7 +56,7 @@ class Health:
 
     def ready(self, exchange: Exchange) -> None:
         """200, or 503 while draining or when the engine cannot go on."""
-        closed: Unavailable | None = self._guard.closed
+        closed = self._closed()
         exchange.more_headers = ((NAME, self._own()),)
         if closed is None:
             exchange.reply(200, (JSON, _NO_STORE), b'{"status":"ready"}')

@@ -7,18 +7,34 @@ all of them share, and a request takes its part out when it is asked for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
-from zerolayer.model.step_clock import StepReport
-from zerolayer.observe.compute import ComputeMeter
+from zerolayer.model.letters import StepReport
+from zerolayer.observe.compute import Charge
 from zerolayer.observe.stages import SharedSteps, StageClock
+
+
+class Meter(Protocol):
+    """Whose compute it was, by slot."""
+
+    def begin(self, slot: int, tenant: str) -> None:
+        """From now on the rows of ``slot`` are this tenant's."""
+
+    def step(
+        self, started_ns: int, ended_ns: int, decode: Sequence[int], chunk_slot: int, chunk_share: float
+    ) -> Charge:
+        """A step ran. ``chunk_share`` (0 to 1) is what its chunk cost of it; ``chunk_slot`` -1: nobody's, or none."""
+
+    def unrecorded(self, slot: int, core_ns: int) -> None:
+        """Of what was charged to the slot's tenant, this comes after its request was answered."""
 
 
 class Charges(msgspec.Struct, frozen=True):
     """Who pays for a step. ``chunk_share`` of its decode rows and prefill tokens is what its chunk costs, 0 to 1."""
 
-    meter: ComputeMeter
+    meter: Meter
     chunk_share: Callable[[int, int], float]
 
 

@@ -14,7 +14,7 @@ from zerolayer.front.transcript import Transcript
 from zerolayer.front.watch import Watch
 from zerolayer.guard.spent import Spent
 from zerolayer.model.engine import SampledToken
-from zerolayer.model.step_clock import StepReport
+from zerolayer.model.letters import StepReport
 from zerolayer.observe.metrics import Metrics
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.schema import Account, FinishReason, Usage
@@ -84,6 +84,15 @@ class Reply(Running):
     def used_tokens(self) -> int:
         """Tokens of the slot that are in use."""
         return self.prompt_tokens + self._transcript.completion_tokens
+
+    @property
+    def unread_tokens(self) -> int:
+        """Of its prompt, until its first token has come."""
+        return 0 if self._last_token_ns else max(0, self.prompt_tokens - self.cached_tokens - self.prefilled)
+
+    def bears(self, gap_ns: int) -> bool:
+        """Whether its client allows so long between two tokens, and before the first one if that has not come."""
+        return gap_ns <= (self._gap_ns if self._last_token_ns else min(self._gap_ns, self._first_token_ns))
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""

@@ -243,6 +243,11 @@ class Guard:
         self.admission.broken()
         self.leave(held)
 
+    def put_off(self, held: Held) -> None:
+        """A held client will ask again, and still has its booking."""
+        held.then.hold.release()
+        held.booking.held = False
+
     def leave(self, held: Held) -> None:
         """A held client has gone."""
         held.then.hold.release()

@@ -30,3 +30,4 @@ class Bell:
     def close(self) -> None:
         """Nobody rings any more."""
         os.close(self.fd)
+        self.fd = -1

@@ -13,6 +13,7 @@ reserve is the largest backlog over that rate that was seen in the last some tho
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -39,6 +40,17 @@ class Prices(msgspec.Struct, frozen=True):
         """What a chunk of ``tokens`` adds to a step."""
         bucket, prices = _bucket(tokens), self.chunk_ns
         return prices[bucket] if bucket < len(prices) else prices[-1]
+
+
+def together(own: Prices, other: Prices) -> Prices:
+    """What an engine promises with while another one takes turns with it: each step waits for one of the other's."""
+    return Prices(
+        step_ns=own.step_ns + other.step_ns,
+        chunk_ns=own.chunk_ns,
+        reserve_ns=own.reserve_ns + other.reserve_ns,
+        rate=own.rate,
+        stall_ns=own.stall_ns + other.stall_ns,
+    )
 
 
 class _Row:
@@ -76,6 +88,9 @@ class CostTable:
         self._worst = [0.0, 0.0]  # largest backlog of this generation and of the one before
         self._steps = 0
         self._prices: Prices | None = None
+        self.beside: Callable[[], Prices] | None = None  # of another engine that takes turns with this one
+        self._turn = (Prices(), Prices())  # own prices, and what they make of a turn
+        self._joined = (Prices(), Prices(), Prices())  # the last pair, and what it came to
         self.scored_share = 1.0  # of what a full chunk adds to a step: what a chunk of a prompt that is scored adds
 
     def observe(self, *, decode_rows: int, prefill_tokens: int = 0, elapsed_ns: int) -> None:
@@ -100,10 +115,28 @@ class CostTable:
         return max(1.0, self._scale) * _HEADROOM
 
     def prices(self) -> Prices:
-        """What to promise with; constant between two observations."""
+        """What to promise with; constant between two observations, of the engine ``beside`` too."""
+        return self.alone() if self.beside is None else self._beside(self.alone(), self.beside())
+
+    def alone(self) -> Prices:
+        """The same for an engine that has its cores for itself."""
         if self._prices is None:
             self._prices = self._price()
         return self._prices
+
+    def as_turns(self) -> Prices:
+        """What a step of another engine waits for at most, while this one takes turns with it: for full chunks."""
+        own = self.alone()
+        if self._turn[0] is not own:
+            full = own.step_ns + own.chunk_ns[-1]
+            self._turn = (own, Prices(step_ns=full, reserve_ns=own.reserve_ns, stall_ns=own.stall_ns))
+        return self._turn[1]
+
+    def _beside(self, own: Prices, other: Prices) -> Prices:
+        was = self._joined
+        if was[0] is not own or was[1] is not other:
+            self._joined = was = (own, other, together(own, other))
+        return was[2]
 
     def step_bound_ns(self, decode_rows: int, prefill_tokens: int) -> int:
         """Upper bound of one step; 0 before a step of its kind and occupancy was measured. Any thread may ask."""

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import NoReturn
 
 from zerolayer.model.recorder import Recorder, table, write
@@ -19,14 +20,14 @@ _WRITE_S = 2.0  # for the steps of a process that gives up: a dead disk must not
 _log = logging.getLogger("zerolayer.model")
 
 
-def answer_signal(loop: asyncio.AbstractEventLoop, recorder: Recorder) -> None:
+def answer_signal(loop: asyncio.AbstractEventLoop, recorder: Callable[[], Recorder]) -> None:
     """From now on SIGUSR1 writes the stacks of all threads to stderr, and the last steps where ``write`` says.
 
     The stacks come from a C handler, so they come when the interpreter stands still, too; a crash of native code
     leaves them likewise. On the main thread.
     """
     faulthandler.enable(file=_STDERR, all_threads=True)
-    loop.add_signal_handler(signal.SIGUSR1, _write_steps, recorder)
+    loop.add_signal_handler(signal.SIGUSR1, lambda: _write_steps(recorder()))
     faulthandler.register(signal.SIGUSR1, file=_STDERR, all_threads=True, chain=True)
 
 

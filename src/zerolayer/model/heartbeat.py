@@ -58,6 +58,11 @@ class Heartbeat:
         return all(name in self._expected for name in self._programs.names)
 
     @property
+    def refuted(self) -> bool:
+        """Whether a program gave another output than it was known to give, as far as nobody has looked yet."""
+        return Outcome.WRONG in self.outcomes or bool(self._programs.dropped)
+
+    @property
     def programs(self) -> int:
         """How many are beaten in turn."""
         return len(self._programs.names)

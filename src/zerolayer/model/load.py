@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -24,6 +24,7 @@ from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.native_engine import EXACT, ONE_MATRIX, NativeEngine, needed_bytes
 from zerolayer.model.placement import choose_cores
 from zerolayer.model.prefix_cache import BLOCK
+from zerolayer.model.shared_cores import SharedCores
 from zerolayer.model.source import ModelSource, open_source
 from zerolayer.model.weights import Weights
 from zerolayer.text.encode import Encoder
@@ -37,6 +38,21 @@ from zerolayer.wire.schema import Message
 _SILENT_S = 1.0  # a start this short needs no progress bar
 _EVERY_S = 0.1
 _BAR = 30
+_AHEAD_BYTES = 1 << 20
+_BESIDE_BYTES = 64 << 20  # of words, tables and accounts that a second model has besides its engine
+
+Show = Callable[[str, int, int], None]  # (what, done, of)
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """Another model is served meanwhile, by the same cores.
+
+    ``begin`` is called before the first turn, with the bytes of memory that the turns will take and the most weights
+    of one; it returns when they may be taken.
+    """
+
+    cores: SharedCores
+    begin: Callable[[int, int], None]
 
 
 def _nothing() -> None:
@@ -58,18 +74,23 @@ class LoadedModel(msgspec.Struct, frozen=True):
     files: str = ""  # what tells its files from those of other models, and from other versions of them; "": nothing
 
 
-def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedModel:
+def load_model(
+    contract: Contract, progress: Callable[[str], None], *, show: Show | None = None, beside: Beside | None = None
+) -> LoadedModel:
     """Open, check and pack the contract's model; ``progress`` gets the lines of a bar after the first second.
 
-    Raises ``StartupError`` (missing file, memory, kernels) and ``ModelFileError`` (damaged or unsupported file).
+    ``show`` gets numbers instead. Raises ``StartupError`` (missing file, memory, kernels) and ``ModelFileError``
+    (damaged or unsupported file).
     """
-    bar = _ProgressBar(progress)
+    cores = None if beside is None else beside.cores
+    show = show or _ProgressBar(progress).show
     hub_name = contract.model.hub_name
     path = model_path(contract) if hub_name is None else snapshot(hub_name, progress)
     source = open_source(path)
     with closing(source.weights):
-        config, vocabulary = source.config, source.vocabulary
-        take_engine = _engine(contract, source.weights, config, vocabulary, bar)
+        take_engine = _engine(contract, source, show, beside)
+        if beside is not None:
+            _read_ahead(path, show)  # a turn must not wait for a disk
         with ThreadPoolExecutor(1) as aside:
             # Memory and packing leave the GIL to the text, if they begin before it has the GIL, which it keeps.
             reading = aside.submit(_text, source)
@@ -77,27 +98,53 @@ def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedMod
             encoder, template, tool_format, grammars = reading.result()
         remember = _nothing
         if isinstance(engine, NativeEngine):
-            for token_ids in _constants(contract, template):
-                engine.keep_constant(token_ids)
-            if contract.context.warm_start:
-                place = warm_start.place(os.environ, contract.model.name, vocabulary.pieces)
-                prefixes = warm_start.read(place, vocabulary.size)
-                for done, prefix in enumerate(prefixes):
-                    bar.show("kept prompts", done, len(prefixes))
-                    engine.keep_prefix(prefix)
-                remember = partial(_remember, engine, place)
+            remember = _keep(contract, engine, template, source.vocabulary, show, cores)
         return LoadedModel(
             engine,
-            vocabulary,
+            source.vocabulary,
             encoder,
             template,
             tool_format,
             grammars,
             contract.model.name,
-            config,
+            source.config,
             remember,
             _files(path) if isinstance(engine, NativeEngine) else "",
         )
+
+
+def _keep(
+    contract: Contract,
+    engine: NativeEngine,
+    template: ChatTemplate | NoChatTemplate,
+    vocabulary: Vocabulary,
+    show: Show,
+    cores: SharedCores | None,
+) -> Callable[[], None]:
+    """Compute what many prompts begin with; returns what is to be called when the last step has run."""
+    turn = cores or nullcontext()
+    for token_ids in _constants(contract, template):
+        engine.keep_constant(token_ids, turn)
+    if not contract.context.warm_start:
+        return _nothing
+    place = warm_start.place(os.environ, contract.model.name, vocabulary.pieces)
+    prefixes = warm_start.read(place, vocabulary.size)
+    for done, prefix in enumerate(prefixes):
+        show("kept prompts", done, len(prefixes))
+        engine.keep_prefix(prefix, turn)
+    return partial(_remember, engine, place)
+
+
+def _read_ahead(path: Path, show: Show) -> None:
+    """Bring a file, or a folder's files, into the system's cache."""
+    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
+    done, of = 0, sum(file.stat().st_size for file in files)
+    buffer = bytearray(_AHEAD_BYTES)
+    for file in files:
+        with file.open("rb", buffering=0) as opened:
+            while got := opened.readinto(buffer):
+                done += got
+                show("file", done, of)
 
 
 def _files(path: Path) -> str:
@@ -155,11 +202,9 @@ def _template(source: ModelSource, encoder: Encoder) -> ChatTemplate | NoChatTem
     return template
 
 
-def _engine(
-    contract: Contract, weights: Weights, config: ModelConfig, vocabulary: Vocabulary, bar: _ProgressBar
-) -> Callable[[], Engine]:
+def _engine(contract: Contract, source: ModelSource, show: Show, beside: Beside | None) -> Callable[[], Engine]:
     """Check what the contract asks for; the engine's memory is taken when the result is called."""
-    context = contract.context
+    context, weights, config, vocabulary = contract.context, source.weights, source.config, source.vocabulary
     step_us = contract.engine.mock_step_us
     if step_us is not None:
         return partial(
@@ -181,15 +226,10 @@ def _engine(
     needed = needed_bytes(
         config, embedding, context.slots, context.slot_tokens, context.chunk_tokens, context.prefixes * prefix_tokens
     )
-    if needed > machine.memory:
-        raise StartupError(
-            f"The model and {context.slots} slots of {context.slot_tokens} tokens need {needed >> 20} MB; this process "
-            f"can take {machine.memory >> 20} MB. Use fewer (--slots) or shorter (--slot-tokens) slots, "
-            "or a smaller model."
-        )
+    _check_memory(needed, machine.memory, contract, beside)
     threads, why = machine.threads(contract.engine.threads)
     cores, where = choose_cores(threads, sorted(os.sched_getaffinity(0)), pin=contract.engine.pin)
-    return partial(
+    take = partial(
         NativeEngine.load,
         weights,
         config,
@@ -205,8 +245,37 @@ def _engine(
         stop_ids=sorted(vocabulary.eos_ids),
         notes=(why, where),
         cores=cores,
-        progress=bar.show,
+        progress=show if beside is None else partial(_passing, show, beside.cores),
     )
+    return take if beside is None else partial(_begun, beside, needed, config.vocabulary * config.hidden, take)
+
+
+def _check_memory(needed: int, left: int, contract: Contract, beside: Beside | None) -> None:
+    """Refuse what ``left`` bytes do not hold."""
+    context = contract.context
+    if beside is not None and needed + _BESIDE_BYTES > left:
+        raise StartupError(
+            f"The memory does not hold both models: the new one and its {context.slots} slots of {context.slot_tokens} "
+            f"tokens need {(needed + _BESIDE_BYTES) >> 20} MB beside the one that is served, and this process can take "
+            f"{left >> 20} MB more. Nothing was loaded. Deploy a smaller model, or serve with fewer or shorter slots."
+        )
+    if needed > left:
+        raise StartupError(
+            f"The model and {context.slots} slots of {context.slot_tokens} tokens need {needed >> 20} MB; this process "
+            f"can take {left >> 20} MB. Use fewer (--slots) or shorter (--slot-tokens) slots, or a smaller model."
+        )
+
+
+def _begun(beside: Beside, needed: int, largest: int, take: Callable[[], Engine]) -> Engine:
+    beside.begin(needed, largest)
+    with beside.cores:
+        return take()
+
+
+def _passing(show: Show, cores: SharedCores, what: str, done: int, of: int) -> None:
+    """Between two parts of the work whoever waits goes first."""
+    cores.pass_on()
+    show(what, done, of)
 
 
 def mock_engine(vocabulary: Vocabulary, *, slots: int, slot_tokens: int, chunk_tokens: int, step_us: int) -> MockEngine:

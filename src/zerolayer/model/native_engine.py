@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -14,18 +15,17 @@ from zerolayer.model import _native
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.masks import Masks
 from zerolayer.model.model_config import ModelConfig
+from zerolayer.model.packing import Progress, fill
 from zerolayer.model.placement import page_note, pinning_refused
 from zerolayer.model.prefix_cache import BLOCK, Hit, Kept, PrefixCache
 from zerolayer.model.tensor_type import TensorType
 from zerolayer.model.weights import Weights
-from zerolayer.model.weights import vector as floats
 from zerolayer.wire.schema import Alternative, FinishReason, Sampling, TokenLogprob
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Progress = Callable[[str, int, int], None]  # (what, done, of)
 
 _FINISH = {0: None, 1: FinishReason.STOP, 2: FinishReason.LENGTH}  # by native/engine.hpp's Finish
 # Types whose groups the kernels take as they are (native/pack_groups.cpp).
@@ -34,6 +34,7 @@ EXACT = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
 ONE_MATRIX = {"attn_q.weight": ("attn_k.weight", "attn_v.weight"), "ffn_gate.weight": ("ffn_up.weight",)}
 _SEED_MASK = (1 << 64) - 1
 _INT32 = "i"  # array's code
+_ALONE = nullcontext()
 
 
 class NativeEngine:
@@ -82,11 +83,10 @@ class NativeEngine:
         workers, all threads but the one that calls ``step``. Raises ``StartupError`` without memory or kernel set.
         """
         name = kernels or _native.kernel_sets()[0]
-        service = 1  # a slot of our own: constants, logits
-        sizes = (slots + service, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
+        sizes = (slots + 1, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
         try:
             native = _create(config, sizes, exact, bloom, name)
-            _load_weights(native, weights, config, progress or _silent, fine=fine)
+            fill(native, weights, config, progress or _silent, fine=fine)
         except ValueError as error:
             raise StartupError(
                 f"The CPU engine cannot run this model with the kernel set {name!r}: {error}. "
@@ -211,22 +211,25 @@ class NativeEngine:
             return (*plan.decode, slot)
         return plan.decode
 
-    def keep_constant(self, token_ids: Sequence[int]) -> None:
-        """Compute a beginning that many prompts share, whole blocks of it, and never let it leave. Before the start."""
+    def keep_constant(self, token_ids: Sequence[int], turn: AbstractContextManager[None] = _ALONE) -> None:
+        """Compute a beginning that many prompts share, whole blocks of it, and never let it leave. Before the start.
+
+        Each step is run within ``turn``.
+        """
         slot = self._info.slots  # the service slot
         if len(token_ids) < BLOCK:
             return
         self.open(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True))
-        self._prefill(slot)
+        self._prefill(slot, turn)
         self._keep(slot, token_ids, b"", constant=True)
         self.close(slot)
 
-    def keep_prefix(self, prefix: Kept) -> None:
+    def keep_prefix(self, prefix: Kept, turn: AbstractContextManager[None] = _ALONE) -> None:
         """Compute a prefix that an earlier run kept, while there are free entries. Before the start."""
         slot = self._info.slots
         if self._prefixes.free and BLOCK <= len(prefix.token_ids) < self._info.slot_tokens:
             self.open(slot, Generation(prefix.token_ids, Sampling(temperature=0.0), 1, salt=prefix.salt))
-            self._prefill(slot)
+            self._prefill(slot, turn)
             self.close(slot)
 
     def kept_prefixes(self) -> list[Kept]:
@@ -236,9 +239,10 @@ class NativeEngine:
     def shutdown(self) -> None:
         self._engine = None  # its threads end and its memory goes with it
 
-    def _prefill(self, slot: int) -> None:
+    def _prefill(self, slot: int, turn: AbstractContextManager[None]) -> None:
         while left := self.prefill_left(slot):
-            self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
+            with turn:
+                self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
 
     def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False) -> None:
         kept = self._prefixes.admit(prompt, salt, constant=constant)
@@ -300,6 +304,7 @@ def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | Non
 def _create(
     config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, bloom: bool, kernels: str
 ) -> _native.Engine:
+    """``sizes`` begins with the slots, one of them our own: for constants, logits and heartbeats."""
     slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens = sizes
     return _native.Engine.create(
         layers=config.layers,
@@ -325,49 +330,3 @@ def _create(
 
 def _silent(_what: str, _done: int, _of: int) -> None:
     pass
-
-
-def _load_weights(
-    native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress, *, fine: bool
-) -> None:
-    """Tensor names: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "Base layers"."""
-    read: list[_native.Tensor] = []  # their bytes are looked at twice
-
-    def matrix(name: str) -> _native.Tensor:
-        info = weights.tensors[name]
-        rows, columns = info.shape
-        read.append(_native.Tensor(info.type.number, weights.data(name), rows, columns))
-        return read[-1]
-
-    def vector(name: str) -> memoryview[float]:
-        return floats(weights, name)
-
-    if config.rope_factors:
-        native.load_rope_factors(vector("rope_freqs.weight"))
-    for layer in range(config.layers):
-        progress("weights", layer, config.layers + 1)
-        block = f"blk.{layer}."
-        native.load_qkv(
-            layer,
-            matrix(block + "attn_q.weight"),
-            matrix(block + "attn_k.weight"),
-            matrix(block + "attn_v.weight"),
-            config.rope_layout == "interleaved",
-        )
-        if config.qkv_bias:
-            native.load_qkv_bias(
-                layer, vector(block + "attn_q.bias"), vector(block + "attn_k.bias"), vector(block + "attn_v.bias")
-            )
-        if config.head_norms:
-            native.load_head_norms(layer, vector(block + "attn_q_norm.weight"), vector(block + "attn_k_norm.weight"))
-        native.load_output(layer, matrix(block + "attn_output.weight"))
-        native.load_gate_up(layer, matrix(block + "ffn_gate.weight"), matrix(block + "ffn_up.weight"))
-        native.load_down(layer, matrix(block + "ffn_down.weight"))
-        native.load_norms(layer, vector(block + "attn_norm.weight"), vector(block + "ffn_norm.weight"))
-    progress("weights", config.layers, config.layers + 1)
-    embedding = matrix("token_embd.weight")
-    native.load_embedding(embedding)
-    native.load_head(embedding if config.tied_embedding else matrix("output.weight"), vector("output_norm.weight"))
-    if fine:
-        native.refine()
-    progress("weights", config.layers + 1, config.layers + 1)

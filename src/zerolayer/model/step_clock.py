@@ -11,58 +11,24 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import nullcontext
 from queue import Empty, SimpleQueue
 
-import msgspec
-
-from zerolayer.errors import EngineFailed, StartupError, ZerolayerError
+from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model.bell import Bell
 from zerolayer.model.cost import CostTable
-from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan, chunk_of
+from zerolayer.model.engine import Engine, Generation, StepPlan, chunk_of
 from zerolayer.model.heartbeat import Heartbeat
+from zerolayer.model.letters import Admit, Cancel, Letter, Probe, StepReport, Stop
 from zerolayer.model.program import FULL, Programs
 from zerolayer.model.recorder import Recorder
+from zerolayer.model.shared_cores import SharedCores
 
 _log = logging.getLogger("zerolayer.model")
 
+_ALONE = nullcontext()
 _FIRST_MISSES = 3  # heartbeats that come to nothing before the first request, until the engine is given up
-
-
-class StepReport(msgspec.Struct, frozen=True):
-    """What one step border hands to the event loop. Times are monotonic nanoseconds around the native call.
-
-    ``released`` lists slots that are free again: finished, cancelled or failed. ``shared`` lists (slot, tokens) of
-    prompts whose first tokens were kept from an earlier one. A report without rows carries only such news.
-    """
-
-    started_ns: int
-    ended_ns: int
-    program: str
-    decode: Sequence[int] = ()
-    prefill_slot: int = -1
-    prefill_tokens: int = 0  # of whatever chunk made the step longer, a heartbeat's included
-    tokens: Sequence[SampledToken] = ()
-    released: Sequence[int] = ()
-    shared: Sequence[tuple[int, int]] = ()
-    failure: ZerolayerError | None = None
-
-
-class _Admit(msgspec.Struct, frozen=True):
-    slot: int
-    generation: Generation
-
-
-class _Cancel(msgspec.Struct, frozen=True):
-    slot: int
-
-
-class _Probe(msgspec.Struct, frozen=True):
-    pass
-
-
-class _Stop(msgspec.Struct, frozen=True):
-    pass
 
 
 class StepClock:
@@ -91,7 +57,7 @@ class StepClock:
         self._rings = info.rings
         self._chunk_tokens = info.chunk_tokens
         self._service_slot = info.slots  # one more than requests have: the engine's own
-        self._mailbox: SimpleQueue[_Admit | _Cancel | _Probe | _Stop] = SimpleQueue()
+        self._mailbox: SimpleQueue[Letter] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="zerolayer-step", daemon=True)
         self._programs: dict[int, str] = {}  # of open slots
         self._prefilling: deque[int] = deque()
@@ -103,6 +69,7 @@ class StepClock:
         self._draft: Generation | None = None  # what only fills the prompt cache, and waits or is being read
         self._closing: list[int] = []  # slots whose end the outbox tells
         self._stopping = False
+        self.cores: SharedCores | None = None  # while another engine uses the same ones; set by any thread
         self._steps = 0
         self._step_began_ns = 0
 
@@ -122,9 +89,21 @@ class StepClock:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Run every program's first heartbeat, then start the thread. Raises ``StartupError`` where they fail."""
+        """Run every program's first heartbeat, where that was not done yet, then start the thread.
+
+        Raises ``StartupError`` where they fail.
+        """
+        if self._heartbeat is not None and not self._heartbeat.expects_all:
+            self.prove()
+        self._thread.start()
+
+    def prove(self, rounds: int = 1) -> None:
+        """Run every program's heartbeat so often, before the start; each time it must give the same output.
+
+        Raises ``StartupError``.
+        """
         heartbeat, tries = self._heartbeat, 0
-        while heartbeat is not None and not heartbeat.expects_all:
+        while heartbeat is not None and heartbeat.beats < rounds * heartbeat.programs:
             if tries - heartbeat.beats >= _FIRST_MISSES:
                 raise StartupError(
                     f"The engine failed at {_FIRST_MISSES} of its first {tries} generations, before any request. "
@@ -135,29 +114,30 @@ class StepClock:
             self._beat()
             while self._programs:
                 self._step()
+            if heartbeat.refuted:
+                raise StartupError("The engine gave another output for the same input the second time it was asked.")
         self._step_began_ns = 0
-        self._thread.start()
 
     def stop(self) -> None:
         """Finish the running step, then end the thread. Open slots are dropped without a report."""
-        self._mailbox.put(_Stop())
+        self._mailbox.put(Stop())
         if self._thread.is_alive():
             self._thread.join()
 
     def admit(self, slot: int, generation: Generation) -> None:
         """Give a free slot its work; it joins at the next step border."""
-        self._mailbox.put(_Admit(slot, generation))
+        self._mailbox.put(Admit(slot, generation))
 
     def cancel(self, slot: int) -> None:
         """Drop a slot's work at the next step border; a report then lists it as released.
 
         A cancel that crosses the slot's own end is void: the slot is already in ``released``.
         """
-        self._mailbox.put(_Cancel(slot))
+        self._mailbox.put(Cancel(slot))
 
     def probe(self) -> None:
         """Run the next heartbeat at the next step border."""
-        self._mailbox.put(_Probe())
+        self._mailbox.put(Probe())
 
     def _run(self) -> None:
         if self._recorder is None:
@@ -250,21 +230,21 @@ class StepClock:
         """Begin to read the draft when the engine has nothing else to do. Others may come while it is open."""
         if self._draft is not None and not self._programs:
             self._tell()  # the slot may be one that is to be closed
-            self._open(_Admit(self._service_slot, self._draft))
+            self._open(Admit(self._service_slot, self._draft))
 
-    def _handle(self, letter: _Admit | _Cancel | _Probe | _Stop) -> None:
-        if isinstance(letter, _Admit):
+    def _handle(self, letter: Letter) -> None:
+        if isinstance(letter, Admit):
             if letter.slot == self._service_slot:
                 self._draft = letter.generation
             else:
                 self._open(letter)
-        elif isinstance(letter, _Cancel):
+        elif isinstance(letter, Cancel):
             if letter.slot == self._service_slot:
                 self._cancel_draft()
             elif letter.slot in self._programs:
                 self._drop(letter.slot)
                 self._cancelled.append(letter.slot)
-        elif isinstance(letter, _Probe):
+        elif isinstance(letter, Probe):
             if self._heartbeat is not None:
                 self._heartbeat.hasten()
         else:
@@ -277,7 +257,7 @@ class StepClock:
             self._draft = None
             self._cancelled.append(self._service_slot)
 
-    def _open(self, letter: _Admit) -> None:
+    def _open(self, letter: Admit) -> None:
         try:
             self._engine.open(letter.slot, letter.generation)
         except EngineFailed as failure:  # one request's fault, if any: the others go on
@@ -304,13 +284,14 @@ class StepClock:
         bell = self._tell(stepping=True)
         if bell >= 0:
             plan = StepPlan(plan.decode, plan.prefill_slot, plan.prefill_tokens, bell)
-        started = self._step_began_ns = self._clock_ns()
-        try:
-            tokens = self._engine.step(plan)
-        except EngineFailed as failure:
-            self._fail(failure, started)
-            return
-        ended = self._clock_ns()
+        with self.cores or _ALONE:
+            started = self._step_began_ns = self._clock_ns()
+            try:
+                tokens = self._engine.step(plan)
+            except EngineFailed as failure:
+                self._fail(failure, started)
+                return
+            ended = self._clock_ns()
         self._steps += 1
         reads = plan.prefill_slot if plan.prefill_slot in self._prefilling else -1
         if reads >= 0 and self._engine.prefill_left(reads) == 0:

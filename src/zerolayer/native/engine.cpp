@@ -85,22 +85,24 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   sampled_.reserve(limits.slots);
   scored_.reserve(limits.chunk_tokens);
   load_rope_factors(nullptr);
-  touch_memory();
 }
 
 // Every page is written once, so that a request never waits for one and a machine without the memory fails now.
-void Engine::touch_memory() {
+void Engine::touch(int part, int parts) {
+  require(parts > 0 && part >= 0 && part < parts, "no such part");
+  struct Job { Engine* engine; size_t part, parts; } job{this, size_t(part), size_t(parts)};
   pool_.run(
       [](void* context, int thread) {
-        Engine& engine = *static_cast<Engine*>(context);
+        const Job& j = *static_cast<Job*>(context);
         constexpr size_t kPage = 4096;
-        for (const Arena::Block& block : engine.arena_.blocks()) {
-          const size_t pages = block.bytes / kPage, threads = size_t(engine.pool_.threads());
+        const size_t threads = size_t(j.engine->pool_.threads()), pieces = j.parts * threads, piece = j.part * threads + thread;
+        for (const Arena::Block& block : j.engine->arena_.blocks()) {
+          const size_t pages = block.bytes / kPage;
           volatile char* base = static_cast<volatile char*>(block.base);
-          for (size_t page = pages * thread / threads; page < pages * (thread + 1) / threads; page++) base[page * kPage] = base[page * kPage];
+          for (size_t page = pages * piece / pieces; page < pages * (piece + 1) / pieces; page++) base[page * kPage] = base[page * kPage];
         }
       },
-      this);
+      &job);
 }
 
 Engine::Slot& Engine::open_slot(int slot) {

@@ -89,6 +89,9 @@ class Engine {
   // How likely the prompt tokens were that follow on those of the last step's chunk, in their order, if its slot asked for that.
   const std::vector<Choice>& scored() const { return scored_; }
 
+  // Takes part number `part` of `parts` of what the constructor asked for: every page of it is written. Before the first step.
+  void touch(int part, int parts);
+
   // Keeps each worker (all threads but the one that calls step()) on a core of its own. 0, or the system's error number.
   int pin(const std::vector<int>& cores) { return pool_.pin(cores); }
 
@@ -138,7 +141,6 @@ class Engine {
   using RowOf = std::function<std::pair<const Tensor*, int>(int output)>;  // {tensor, row} of an output, {nullptr, 0} for padding
   struct Refinable { Matrix* matrix; RowOf row_of; std::vector<float> energy; };  // energy: of each input, in the run of refine()
 
-  void touch_memory();
   void require_weights();
   Matrix make_matrix(int n, int k, TensorType type, bool fine);
   void pack(Matrix* m, const RowOf& row_of);

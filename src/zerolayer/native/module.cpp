@@ -186,6 +186,7 @@ NB_MODULE(_native, m) {
          "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a, "min_tokens"_a = 0,
          "bias"_a = std::vector<std::pair<int32_t, float>>{}, "prompt_logprobs"_a = -1, "prefix"_a = 0, "shared"_a = 0, "masked"_a = false)
       .def("pin", &zl::Engine::pin, "cores"_a)
+      .def("touch", &zl::Engine::touch, "part"_a, "parts"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)

@@ -101,6 +101,30 @@ class ComputeMeter:
         return taken
 
 
+class FurtherSlots:
+    """Slots of another engine on the same cores, which takes turns with the first: they follow on ``first``."""
+
+    def __init__(self, meter: ComputeMeter, first: int) -> None:
+        self._meter = meter
+        self._first = first
+
+    def begin(self, slot: int, tenant: str) -> None:
+        """As ``ComputeMeter.begin``."""
+        self._meter.begin(self._first + slot, tenant)
+
+    def step(
+        self, started_ns: int, ended_ns: int, decode: Sequence[int], chunk_slot: int, chunk_share: float
+    ) -> Charge:
+        """As ``ComputeMeter.step``."""
+        first = self._first
+        rows = [first + slot for slot in decode]
+        return self._meter.step(started_ns, ended_ns, rows, chunk_slot + first if chunk_slot >= 0 else -1, chunk_share)
+
+    def unrecorded(self, slot: int, core_ns: int) -> None:
+        """As ``ComputeMeter.unrecorded``."""
+        self._meter.unrecorded(self._first + slot, core_ns)
+
+
 def labelled(totals: Mapping[str, int]) -> dict[str, int]:
     """``totals`` by label: the first ``LABELS`` tenants have their names, the rest share one, and ``_idle`` stays.
 

@@ -124,6 +124,11 @@ class Metrics:
         self._stage_ns = [0] * len(Stage)
         self._ended: list[int] = []  # ``_NUMBERS`` each
 
+    def serve(self, model_name: str) -> None:
+        """From now on another model is served. Totals go on: they are the service's; the label says what it serves."""
+        self._name = escape(model_name)
+        self._labels = f'model_name="{self._name}"'
+
     def step(self, program: str, tokens: int) -> None:
         """A step ran and chose ``tokens`` tokens."""
         self._steps[program] = self._steps.get(program, 0) + 1

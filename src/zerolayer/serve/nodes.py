@@ -31,16 +31,16 @@ _PEERS: Final = 8
 
 
 class NodeBook:
-    """Owns the list. All methods run on the loop. Raises ``StartupError`` for peers that cannot be read."""
+    """Owns the list; ``serve`` before anything else. All methods run on the loop.
 
-    def __init__(
-        self, contract: Contract, model: str, guard: Guard, slots: int, derating: Derating, helper: Executor
-    ) -> None:
+    Raises ``StartupError`` for peers that cannot be read.
+    """
+
+    def __init__(self, contract: Contract, derating: Derating, helper: Executor) -> None:
         self._contract = contract
-        self._guard = guard
-        self._calendar: Calendar = guard.slots
-        self._model = model
-        self._slots = slots
+        self._guard: Guard  # of the model that is served, from ``serve`` on
+        self._calendar: Calendar
+        self._model, self._slots = "", 0
         self._directory = _directory(contract)
         self._key = node_key(contract.tenants)
         self._neighbours: Neighbours | None = None
@@ -56,6 +56,10 @@ class NodeBook:
     def own(self) -> bytes:
         """The address of this node, as others reach it; empty before there is one."""
         return self._said.address.encode("ascii", "replace")
+
+    def serve(self, model: str, guard: Guard, slots: int) -> None:
+        """From now on this node serves another model."""
+        self._model, self._guard, self._calendar, self._slots = model, guard, guard.slots, slots
 
     def start(self, port: int) -> None:
         """The service listens on ``port``: look for others."""

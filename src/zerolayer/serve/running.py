@@ -23,6 +23,7 @@ from zerolayer.model.cost_cache import place
 from zerolayer.model.diagnosis import answer_signal
 from zerolayer.model.warm_up import measure
 from zerolayer.model.watchdog import Watchdog
+from zerolayer.serve.deploy.deployment import Load, load_later
 from zerolayer.serve.loop_slice import shorten_slice
 from zerolayer.serve.server import GRACE_S, Server
 from zerolayer.serve.service_manager import ServiceManager
@@ -45,6 +46,7 @@ async def running(
     limits: ConnectionLimits | None = None,
     sweep_s: float = _SWEEP_S,
     watchdog: Watchdog | None = None,
+    load: Load = load_later,
     new: NewProcess | None = None,
     cost: CostTable | None = None,
 ) -> AsyncIterator[Server]:
@@ -54,7 +56,8 @@ async def running(
     """
     if limits is None:
         limits = ConnectionLimits(body_bytes=contract.limits.body_bytes, idle_ns=contract.listen.idle_s * _NS_PER_S)
-    server = Server(contract, loaded, limits, sweep_s, watchdog, new, cost)
+    server = Server(contract, loaded, limits, sweep_s, watchdog, load, new, cost)
+    del loaded  # another model may take its place
     try:
         server.start()
         yield server
@@ -93,7 +96,7 @@ async def _until_signalled(
             loop.add_signal_handler(number, signalled, number)
         loop.add_signal_handler(signal.SIGHUP, server.reload)
         loop.add_signal_handler(signal.SIGUSR2, server.heirs.start)
-        answer_signal(loop, server.recorder)
+        answer_signal(loop, lambda: server.recorder)
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import time
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,31 +25,28 @@ from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import Keeping
 from zerolayer.front.pace import Pace
 from zerolayer.front.site import ConnectionLimits, Peer, Site
-from zerolayer.front.step_account import Charges
-from zerolayer.front.supervision import Supervisor
-from zerolayer.guard.answers import AnswerCache
-from zerolayer.guard.deadline.admission import build_admission
-from zerolayer.model.bell import Bell
+from zerolayer.guard.deadline.admission import Admission
+from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.guard import Guard
 from zerolayer.model.cost import CostTable
-from zerolayer.model.cost_cache import place
 from zerolayer.model.derating import Derating
+from zerolayer.model.engine import EngineInfo
 from zerolayer.model.heartbeat import Heartbeat
-from zerolayer.model.program import Named, Programs
 from zerolayer.model.recorder import Recorder
-from zerolayer.model.step_clock import StepClock, StepReport
-from zerolayer.model.warm_up import measure
+from zerolayer.model.step_clock import StepClock
 from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.memory import GlueMemory
-from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, NodeState, ProgramState
+from zerolayer.observe.metrics import Metrics
+from zerolayer.serve.deploy.deployment import Deployments, Load, load_later
 from zerolayer.serve.entrances import LOCAL_ADMIN, Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
-from zerolayer.serve.guarding import build_guard
-from zerolayer.serve.memory import components
+from zerolayer.serve.measuring import Measuring
 from zerolayer.serve.nodes import NodeBook
 from zerolayer.serve.records import Records
-from zerolayer.serve.tables import Rooms, Tables
+from zerolayer.serve.room import House, ModelRoom, build_room
+from zerolayer.serve.rooms import Rooms
+from zerolayer.serve.tables import Tables
 from zerolayer.serve.takeover.heirs import Heirs
 from zerolayer.serve.viewing import Viewing
 
@@ -64,7 +60,6 @@ GRACE_S = 10.0  # for running streams, after the first signal
 _FLUSH_S = 1.0  # for the last bytes, after that
 _NS_PER_MS = 1_000_000
 _NS_PER_S = 1_000_000_000
-_BEAT_S = 30  # between two heartbeats
 _PREPARE_S = 1.0  # after the start, and until nothing runs
 
 
@@ -81,12 +76,12 @@ class Server:
         limits: ConnectionLimits,
         sweep_s: float,
         watchdog: Watchdog | None = None,
+        load: Load = load_later,
         new: NewProcess | None = None,
         cost: CostTable | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(on_loop_exception)
-        self.loaded = loaded
         self._sweep_s = sweep_s
         self._clock_ns = time.monotonic_ns
         self._helper = ThreadPoolExecutor(1, "zerolayer-helper")
@@ -95,33 +90,29 @@ class Server:
         self._compiler = ThreadPoolExecutor(1, "zerolayer-grammar")
         self._new = new
         self._warm = cost is not None
-        self.heirs = Heirs(self, contract, GRACE_S)
         self._moving_in = False
-        self._build_engine_side(contract, loaded, watchdog, cost)
+        info = loaded.engine.describe()
+        self.metrics, self.glue = Metrics(loaded.name), GlueMeter()
+        # A second model may come beside the first one, and each has a slot for drafts.
+        self.meter = ComputeMeter(info.threads, 2 * (info.slots + 1), self._clock_ns())
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
-        self.held = HeldClients(self.guard, self._clock_ns, self._loop)
-        self.nodes = NodeBook(
-            contract, loaded.name, self.guard, self.info.slots, Derating.of_process(os.environ), self._helper
-        )
+        self.nodes = NodeBook(contract, Derating.of_process(os.environ), self._helper)
+        self._preparing: asyncio.TimerHandle
+        self._open_slots: Calendar | None = None  # those of the room: they are looked at for every reply
         site = self._build_site(limits, self.metrics, self.glue, contract)
-        self.pace = Pace(self.guard, self.dispatcher, self.held, site.turns, self._loop, self._clock_ns)
-        self.keeping = _build_keeping(contract)
-        rooms = Rooms(
-            contract,
-            loaded,
-            self.guard,
-            self.dispatcher,
-            self.held,
-            site,
-            self._helper,
-            self._compiler,
-            self.nodes,
-            self.keeping,
-        )
+        book, aside = self.book, (self._helper, self._compiler)
+        self.house = House(self._loop, self._clock_ns, site, self.metrics, self.glue, book.budgets, *aside, self.nodes)
+        self.rooms = Rooms(build_room(self.house, contract, loaded, self.meter, watchdog, cost), self.meter)
+        self._tell_name()
         doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
-        viewing = Viewing(self.slots, self.dispatcher, self.metrics, self.glue, self.meter, self.book.budgets)
-        self.live = viewing.page(loaded.name, self.info, self._clock_ns)
-        self.tables = Tables(rooms, self._clock_ns, self._render_metrics, self.live, doorkeeper)
+        self._viewing = Viewing(self.rooms, self.metrics, self.glue, self.meter, book.budgets)
+        self.live = self._viewing.page(self._clock_ns)
+        self.measuring = Measuring(self, self._clock_ns)
+        self.deployments = Deployments(self, load)
+        self.heirs = Heirs(self, contract, GRACE_S)
+        render, begin = self.measuring.render, self.deployments.begin
+        parts = (site, self.nodes, book.budgets, render, self.live, begin, doorkeeper)
+        self.tables = Tables(contract, lambda: self.room, *parts)
         self.calls = self.tables.calls
         self.grpc_health = self.tables.grpc_health
         admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
@@ -130,40 +121,38 @@ class Server:
             self.entrances = Entrances(contract, self.tables.routers, site, admin_site, self.heirs.knock, given)
         except BaseException:
             self.records.close(self._clock_ns())
-            self._bell.close()
+            self.room.silence()
             raise
 
-    def _build_engine_side(
-        self, contract: Contract, loaded: LoadedModel, watchdog: Watchdog | None, cost: CostTable | None
-    ) -> None:
-        """Steps, their costs, and what is promised by them."""
-        self.info = loaded.engine.describe()
-        self.cost = cost or CostTable(slots=self.info.slots, chunk_tokens=self.info.chunk_tokens)
-        self.metrics = Metrics(loaded.name)
-        self.admission = build_admission(contract, self.info.slots, self.cost, self._clock_ns, self.metrics.promises)
-        self.slots = self.admission.calendar
-        self.glue = GlueMeter()
-        self.programs = Programs([Named.of(program) for program in contract.program])
-        self.heartbeat = Heartbeat(self.programs, range(1, 17), _BEAT_S * _NS_PER_S)
-        self._reports: deque[StepReport] = deque()
-        self._bell = Bell()
-        self.recorder = Recorder(self._clock_ns, self.cost.step_bound_ns)
-        self.steps = StepClock(
-            loaded.engine,
-            self._reports.append,
-            self._clock_ns,
-            None,
-            self.programs,
-            self.heartbeat,
-            self.recorder,
-            self._bell,
-        )
-        self.guard = build_guard(contract, loaded, self.admission, self.cost, self.book.budgets)
-        self.meter = ComputeMeter(self.info.threads, self.info.slots + 1, self._clock_ns())  # the draft's, too
-        charges = Charges(self.meter, self.cost.chunk_share)
-        self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue, charges, self.admission.drafts)
-        watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
-        self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, self.recorder)
+    @property
+    def room(self) -> ModelRoom:
+        """What is bound to the model that is served."""
+        return self.rooms.current
+
+    def served(self, new: ModelRoom) -> None:
+        """``new`` answers from now on, and everything that says what is served says so; what runs stays where it is."""
+        self.rooms.swap(new)
+        self._tell_name()
+        self.metrics.serve(new.name)
+        self.records.books.serve(new.name)
+        self.live.serve(self._viewing.service())
+        self.measuring.look()
+        self._preparing.cancel()
+        self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
+
+    @property
+    def replacing(self) -> bool:
+        """Whether a model is being replaced."""
+        return self.deployments.busy
+
+    def left(self) -> None:
+        """The room that was served before is empty and closed."""
+        self.rooms.left()
+        self.measuring.look()
+
+    def _tell_name(self) -> None:
+        self._open_slots = self.slots
+        self.nodes.serve(self.room.name, self.room.guard, self.room.info.slots)
 
     @property
     def port(self) -> int:
@@ -183,7 +172,7 @@ class Server:
     @property
     def alive(self) -> bool:
         """Whether steps end; true while draining, false when the engine stands still or can no longer be trusted."""
-        return not self._supervisor.troubled
+        return self.rooms.alive
 
     @property
     def connection_limit(self) -> int:
@@ -204,18 +193,74 @@ class Server:
     @property
     def worst_stall_ms(self) -> int:
         """The longest gap between two tokens of a stream: a step with a chunk of somebody else's prompt."""
-        return -(-self.cost.prices().stall_ns // _NS_PER_MS)
+        return -(-self.room.cost.alone().stall_ns // _NS_PER_MS)
+
+    # Of the room, for those who look at a server from outside.
+
+    @property
+    def info(self) -> EngineInfo:
+        """The engine that is served by."""
+        return self.room.info
+
+    @property
+    def guard(self) -> Guard:
+        """Who decides."""
+        return self.room.guard
+
+    @property
+    def admission(self) -> Admission:
+        """What it decides with."""
+        return self.room.admission
+
+    @property
+    def slots(self) -> Calendar:
+        """The slots of new requests."""
+        return self.room.admission.calendar
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """What runs in them."""
+        return self.room.dispatcher
+
+    @property
+    def held(self) -> HeldClients:
+        """Clients that are held for moments."""
+        return self.room.held
+
+    @property
+    def pace(self) -> Pace:
+        """What follows from its steps."""
+        return self.room.pace
+
+    @property
+    def keeping(self) -> Keeping | None:
+        """Whole answers that are kept."""
+        return self.room.keeping
+
+    @property
+    def steps(self) -> StepClock:
+        """Its steps."""
+        return self.room.steps
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """Its trials."""
+        return self.room.heartbeat
+
+    @property
+    def recorder(self) -> Recorder:
+        """Its last steps."""
+        return self.room.recorder
 
     def start(self) -> None:
         """Begin to answer."""
-        if not self._warm:
-            kept = place(os.environ, self.loaded.files, self.info) if self.loaded.files else None
-            measure(self.loaded.engine, self.cost, self._clock_ns, kept)
-        self.tables.models.tell("worst_stall_ms", self.worst_stall_ms)
-        self._loop.add_reader(self._bell.fd, self._take_reports)
-        self.steps.start()
-        self._memory = GlueMemory(components(self._holders()))
-        new = self._new
+        room, new = self.room, self._new
+        if self._warm:
+            room.warmed()
+        else:
+            room.warm(self._clock_ns)
+        room.start()
+        self.measuring.look()
         if new is not None:
             new.adopt(self)
             new.ready()
@@ -228,32 +273,34 @@ class Server:
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
-        self.guard.close(self.nodes.leaving())
+        self.deployments.call_off()
+        leaving = self.nodes.leaving()
+        for room in self.rooms:
+            room.guard.close(leaving)
         self.nodes.sweep(self._clock_ns())
         self.grpc_health.end()
         self.entrances.drain()
         if not await self._quiet(grace_s):
-            self.dispatcher.fail_all(
-                Unavailable("the server shut down before the reply was complete; send the request again")
-            )
+            for room in self.rooms:
+                room.dispatcher.fail_all(
+                    Unavailable("the server shut down before the reply was complete; send the request again")
+                )
 
     async def close(self) -> None:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
         self._sweeper.cancel()
         self._preparing.cancel()
+        await self.deployments.close()
         self.nodes.close()
         if self._new is not None:
             self._new.close()
         self.entrances.stop(kept=self.heirs.gone.is_set())
         await self.entrances.close(_FLUSH_S)
-        self.steps.stop()
-        self.loaded.remember()
+        for room in self.rooms:
+            room.close()
+            room.silence()
         self._helper.shutdown(cancel_futures=True)
         self._compiler.shutdown(cancel_futures=True)
-        self.loaded.engine.shutdown()
-        self._loop.remove_reader(self._bell.fd)
-        self._take_reports()
-        self._bell.close()
         await asyncio.sleep(0)  # closings that are already on their way
         self.records.close(self._clock_ns())
         self.book.close()
@@ -275,12 +322,6 @@ class Server:
             return "no request was served"
         return f"{share:.2%} of {self.glue.busy_ns(now) / _NS_PER_S:.1f} s busy time was not arithmetic"
 
-    def _take_reports(self) -> None:
-        """The bell rang."""
-        self._bell.heard()
-        while self._reports:
-            self.pace.on_step(self._reports.popleft())
-
     def _build_site(
         self, limits: ConnectionLimits, metrics: Metrics, glue: GlueMeter, contract: Contract | None = None
     ) -> Site:
@@ -300,77 +341,24 @@ class Server:
         )
 
     def _load_hint(self) -> bytes:
-        return b"free=%d;next_ms=%d%b" % (*self.slots.standing(), self.nodes.tail)
-
-    def _render_metrics(self) -> bytes:
-        info, now, ledger = self.info, self._clock_ns(), self.records.ledger
-        self.meter.rest(self.steps.step_began_ns or now)
-        return self.metrics.render(
-            Gauges(
-                running=self.dispatcher.running,
-                used_tokens=self.dispatcher.used_tokens,
-                total_tokens=info.slots * info.slot_tokens,
-                free_slots=self.slots.free,
-                slots=info.slots,
-                slot_tokens=info.slot_tokens,
-                connections=len(self.connections),
-                glue_share=self.glue.share(now),
-                busy_ns=self.glue.busy_ns(now),
-                arithmetic_ns=self.glue.arithmetic_ns,
-                programs=ProgramState(self.programs.names, self.programs.dropped, self.heartbeat.beats),
-                cores=self.meter.cores,
-                accounted_ns=self.meter.wall_ns,
-                compute_ns=self.meter.totals,
-                answers=_answers(self.keeping),
-                spans=self.records.spans(),
-                ledger_records=None if ledger is None else ledger.records,
-                keys=self._key_state(),
-                memory=self._memory.measure(),
-                engine_bytes=info.memory_bytes,
-                chunk_tokens=info.chunk_tokens,
-                step_ns=self.cost.usual_ns(),
-                node=NodeState(self.nodes.derate, self._supervisor.quarantined, self.nodes.counts()),
-            )
-        )
-
-    def _holders(self) -> dict[str, tuple[object, ...]]:
-        """Where the data of each component begins."""
-        loaded = self.loaded
-        return {
-            "connections": (self.entrances.connections, self.entrances.admin_connections),
-            "requests": (self.dispatcher, self.held),
-            "calendar": (self.admission,),
-            "budgets": (self.book.budgets,),
-            "keys": (None if self.keyring is None else self.keyring.authenticator,),
-            "answers": (None if self.keeping is None else self.keeping.cache,),
-            "ledger": (self.records.ledger,),
-            "programs": (self.programs, self.cost),
-            "recorder": (self.recorder,),
-            "metrics": (self.metrics, self.meter, self.live),
-            "text": (loaded.vocabulary, loaded.encoder, loaded.template, loaded.grammars),
-            "tables": (self.tables,),
-        }
-
-    def _key_state(self) -> KeyState:
-        if self.keyring is None:
-            return KeyState()
-        counts = self.keyring.authenticator.counts
-        return KeyState(counts.hits, counts.misses, counts.verified)
+        slots = self._open_slots
+        if slots is None:
+            return b"free=0;next_ms=0" + self.nodes.tail
+        return b"free=%d;next_ms=%d%b" % (*slots.standing(), self.nodes.tail)
 
     def _prepare(self) -> None:
         """What the first request with a grammar would wait for, in a moment when nobody else does."""
         if self.slots.taken:
             self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
         else:
-            self._compiler.submit(self.loaded.grammars.prepare)
+            self._compiler.submit(self.room.loaded.grammars.prepare)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""
         now = self._clock_ns()
         self.entrances.sweep(now)
-        self._supervisor.look(now)
+        self.rooms.sweep(now)
         self.grpc_health.refresh()  # after the look, so that it tells what was seen
-        self.pace.sweep(now)
         if self._moving_in and self.records.move_in() and self.book.move_in():
             self._moving_in = False
         self.records.sweep(now, self.guard)
@@ -385,23 +373,8 @@ class Server:
         """Whether everything in flight ended within ``seconds``."""
         deadline = self._loop.time() + seconds
         # Polled: events from every possible end would cost each request something for a thing that happens once.
-        while self.slots.taken or self.entrances.busy:
+        while self.rooms.taken or self.entrances.busy:
             if self._loop.time() >= deadline:
                 return False
             await asyncio.sleep(0.01)
         return True
-
-
-def _build_keeping(contract: Contract) -> Keeping | None:
-    """The cache of whole answers, if the contract has one."""
-    cache = contract.cache
-    if not cache.answers_mb:
-        return None
-    return Keeping(AnswerCache(cache.answers_mb << 20, cache.tenant_share), contract.limits.default_max_tokens)
-
-
-def _answers(keeping: Keeping | None) -> AnswerState | None:
-    if keeping is None:
-        return None
-    cache = keeping.cache
-    return AnswerState(cache.hits, cache.misses, cache.bytes)

@@ -6,18 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import zerolayer
-from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.live import LivePage
 from zerolayer.guard.budget.budgets import Budgets
 from zerolayer.guard.budget.standing import Standing
-from zerolayer.guard.deadline.calendar import Calendar
-from zerolayer.model.engine import EngineInfo
 from zerolayer.model.program import FULL
 from zerolayer.observe import live
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.live import BookingView, Moment, Service, SlotView, Totals
 from zerolayer.observe.metrics import Metrics
+from zerolayer.serve.rooms import Rooms
 
 _NS_PER_MS = 1_000_000
 _BUDGETS = 12  # as many as a page has room for
@@ -27,27 +25,25 @@ _FILES = Path(live.__file__).with_name("page")
 class Viewing:
     """Snapshots of one server; called on the loop, times are monotonic nanoseconds."""
 
-    def __init__(
-        self,
-        calendar: Calendar,
-        dispatcher: Dispatcher,
-        metrics: Metrics,
-        glue: GlueMeter,
-        meter: ComputeMeter,
-        budgets: Budgets,
-    ) -> None:
-        self._calendar = calendar
-        self._dispatcher = dispatcher
+    def __init__(self, rooms: Rooms, metrics: Metrics, glue: GlueMeter, meter: ComputeMeter, budgets: Budgets) -> None:
+        self._rooms = rooms
         self._metrics = metrics
         self._glue = glue
         self._meter = meter
         self._budgets = budgets
 
-    def page(self, name: str, info: EngineInfo, clock_ns: Callable[[], int]) -> LivePage:
-        """The page of a service of this ``name``."""
-        service = Service(
+    def page(self, clock_ns: Callable[[], int]) -> LivePage:
+        """The page of the service."""
+        files = {path.name: path.read_bytes() for path in _FILES.iterdir()}
+        return LivePage(files, self.service(), lambda: self._totals(clock_ns()), self._moment, self._fullest)
+
+    def service(self) -> Service:
+        """What is served."""
+        room = self._rooms.current
+        info = room.info
+        return Service(
             version=live.VERSION,
-            model=name,
+            model=room.name,
             release=zerolayer.__version__,
             engine=info.engine,
             slots=info.slots,
@@ -55,8 +51,6 @@ class Viewing:
             fallback=FULL,
             bounds_s=self._metrics.bounds_s(),
         )
-        files = {path.name: path.read_bytes() for path in _FILES.iterdir()}
-        return LivePage(files, service, lambda: self._totals(clock_ns()), self._moment, self._fullest)
 
     def _totals(self, now_ns: int) -> Totals:
         return self._metrics.totals(self._glue.busy_ns(now_ns), self._glue.arithmetic_ns, self._meter.totals)
@@ -65,9 +59,12 @@ class Viewing:
         return self._budgets.fullest(_BUDGETS)
 
     def _moment(self, now_ns: int) -> Moment:
-        calendar = self._calendar
-        feasible = calendar.is_feasible()  # which also brings the ends up to date
-        since = self._dispatcher.since_ns()
+        room = self._rooms.current
+        calendar = room.admission.calendar
+        feasible = all(
+            each.admission.calendar.is_feasible() for each in self._rooms
+        )  # which also brings ends up to date
+        since = room.dispatcher.since_ns()
         return Moment(
             slots=[_slot(end, began, now_ns) for end, began in zip(calendar.ends(), since, strict=True)],
             bookings=[
@@ -81,7 +78,7 @@ class Viewing:
                 for booking in calendar.bookings
             ],
             feasible=feasible,
-            running=self._dispatcher.running,
+            running=self._rooms.running,
             free=calendar.free,
         )
 

@@ -38,13 +38,13 @@ class Leaving:
         """Read nothing more. Replies that run go on."""
         server, self._frozen = self._server, True
         self._asked_ns = time.monotonic_ns()
-        server.pace.deafen(self._asked_ns)
+        server.room.pace.deafen(self._asked_ns)
         server.entrances.rest()
 
     @property
     def settled(self) -> bool:
         """Whether no client is held for a slot that was promised."""
-        return not self._server.held
+        return not self._server.room.held
 
     def offer(self) -> tuple[Estate, list[socket.socket]]:
         """Everything, and the sockets that are listened on; from here on nothing is written but beside the ledger.
@@ -57,7 +57,7 @@ class Leaving:
         found = [(name, each) for name, sockets in server.entrances.sockets().items() for each in sockets]
         self._out = Estate(
             tuple(name for name, _ in found),
-            engagements(server.admission, server.guard.chunk_tokens),
+            engagements(server.room.admission, server.room.guard.chunk_tokens),
             self._bequest.legacies(),
             self.ends_ns(),
             self._asked_ns,
@@ -70,12 +70,12 @@ class Leaving:
         server, self._left_ns = self._server, time.monotonic_ns()
         if self._bequest is not None:
             self._bequest.begin()
-        for booking in server.admission.tickets.all():
+        for booking in server.room.admission.tickets.all():
             if not booking.held:
-                server.admission.void(booking)
-        server.pace.deafen(None)
+                server.room.admission.void(booking)
+        server.room.pace.deafen(None)
         server.nodes.move_out()
-        server.guard.close(Unavailable(_MOVED))
+        server.room.guard.close(Unavailable(_MOVED))
         server.grpc_health.end()
 
     def connections(self) -> list[int]:
@@ -91,20 +91,20 @@ class Leaving:
 
     def ends_ns(self) -> tuple[int, ...]:
         """Bounds of the ends of what runs."""
-        calendar = self._server.slots
+        calendar = self._server.room.admission.calendar
         calendar.is_feasible()  # which also brings them up to date
         return tuple(ends[0] for ends in calendar.ends() if ends is not None)
 
     def quiet(self, now_ns: int) -> bool:
         """Whether nothing is answered any more. Connections that cannot move may bring a last request for a moment."""
         server = self._server
-        if server.slots.taken or server.held or server.entrances.busy:
+        if server.room.admission.calendar.taken or server.room.held or server.entrances.busy:
             return False
         return not server.entrances.connections or now_ns - self._left_ns >= _LAST_NS
 
     def cut(self) -> None:
         """The time is up: what still runs ends with an error."""
-        self._server.dispatcher.fail_all(
+        self._server.room.dispatcher.fail_all(
             Unavailable("the server was replaced before the reply was complete; send the request again")
         )
 
@@ -119,10 +119,10 @@ class Leaving:
             now = time.monotonic_ns()
             given = self._out.engagements
             fresh = tuple(each for each in given.promises if each.start_ns > now)
-            take_on(server.admission, Engagements(fresh, (), given.told_ns), server.guard.work)
+            take_on(server.room.admission, Engagements(fresh, (), given.told_ns), server.room.guard.work)
             server.nodes.start(server.port)
-            server.guard.close(None)
+            server.room.guard.close(None)
         if self._frozen:
-            server.pace.deafen(None)
+            server.room.pace.deafen(None)
             server.entrances.start()
             server.entrances.hold(held=False)

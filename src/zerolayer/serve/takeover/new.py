@@ -86,14 +86,14 @@ class NewProcess:
             raise self._failed("nothing was taken")
         now, ahead = time.monotonic_ns(), self._ahead_ns
         self._server = server
-        self._predecessor = Predecessor(server.slots, server.cost.prices)
+        self._predecessor = Predecessor(server.room.admission.calendar, server.room.cost.prices)
         self._predecessor.update([end + ahead for end in estate.ends_ns], now)
         given = estate.engagements.moved(ahead)
-        booked = take_on(server.admission, given, server.guard.work)
+        booked = take_on(server.room.admission, given, server.room.guard.work)
         if booked < len(given.promises):
             _log.warning("%d bookings could not be taken over", len(given.promises) - booked)
         self._inheritance = Inheritance(server.book.budgets, estate.legacies)
-        server.pace.deafen(estate.asked_ns + ahead)  # until the old one's connections are here
+        server.room.pace.deafen(estate.asked_ns + ahead)  # until the old one's connections are here
 
     def ready(self) -> None:
         """Returns once this process serves, and no other one does."""
@@ -153,7 +153,7 @@ class NewProcess:
             for descriptor in descriptors:
                 self._server.entrances.take(socket.socket(fileno=descriptor))
             if message.first:
-                asyncio.get_running_loop().call_soon(self._server.pace.deafen, None)
+                asyncio.get_running_loop().call_soon(self._server.room.pace.deafen, None)
         elif isinstance(message, Slots):
             ends = [end + self._ahead_ns for end in message.ends_ns]
             self._predecessor.update(ends, time.monotonic_ns())
@@ -173,7 +173,7 @@ class NewProcess:
         """Nothing of the old process is left but its records, which the server joins by itself."""
         self._predecessor.over(time.monotonic_ns())
         self._inheritance.over(all_used=all_used)
-        self._server.pace.deafen(None)
+        self._server.room.pace.deafen(None)
         _log.info("the process that was taken over has ended")
 
 

@@ -44,6 +44,7 @@ _TIMES: Final[Mapping[Old, float]] = {
     Old.FREEZING: _HELD_S,
     Old.OFFERED: _OFFERED_S,
 }
+_REPLACING: Final = "a model is being deployed; take over when that is done"
 _EVENTS: Final[Mapping[type[Message], Event]] = {Take: Event.TAKE, Ready: Event.READY}
 
 
@@ -67,6 +68,7 @@ class OldProcess:
         grace_s: float,
         heirs: Hearers,
     ) -> None:
+        self._server = server
         self._leaving = Leaving(server, self._settle)
         self._channel = Channel(connected)
         self._addresses, self._manager = dict(addresses), dict(manager)
@@ -103,8 +105,9 @@ class OldProcess:
             self._why = self._misfit(message)
             self._take(Event.UNFIT if self._why else Event.HELLO)
         else:
-            self._why = "a message came that has no place here"
-            self._take(_EVENTS.get(type(message), Event.UNFIT))
+            replacing = isinstance(message, Take) and self._server.replacing
+            self._why = _REPLACING if replacing else "a message came that has no place here"
+            self._take(Event.UNFIT if replacing else _EVENTS.get(type(message), Event.UNFIT))
 
     def _on_lost(self, why: str) -> None:
         if why:
@@ -118,6 +121,8 @@ class OldProcess:
         _, uid = self._channel.peer
         if uid not in (0, os.geteuid()):
             return "it belongs to another user"
+        if self._server.replacing:
+            return _REPLACING
         for name, own in self._addresses.items():
             wanted = hello.addresses.get(name, "")
             if wanted != own:
