@@ -50,7 +50,7 @@ engagements = st.builds(
 )
 legacy = st.builds(Legacy, blob, names, st.builds(Quota, *[number] * 4), st.builds(State, *[number] * 5), units)
 messages = st.one_of(
-    st.builds(Hello, names, number, clocks, st.dictionaries(names, names, max_size=3)),
+    st.builds(Hello, names, clocks, st.dictionaries(names, names, max_size=3)),
     st.builds(Welcome, names, number, clocks, st.dictionaries(names, names, max_size=3)),
     st.builds(Refused, names),
     st.builds(

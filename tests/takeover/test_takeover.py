@@ -139,7 +139,7 @@ class Place:
 
     def hello(self) -> Channel:
         channel = self.channel()
-        channel.send(Hello("test", os.getpid(), clocks(), self.addresses()))
+        channel.send(Hello("test", clocks(), self.addresses()))
         assert isinstance(channel.ask(WAIT_S)[0], Welcome)
         return channel
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from zerolayer.contract import Contract
 from zerolayer.serve.admin_place import addresses
@@ -18,12 +15,16 @@ from zerolayer.serve.takeover.service import Service
 if TYPE_CHECKING:
     from zerolayer.serve.takeover.old import OldProcess
 
-_log = logging.getLogger("zerolayer.serve")
-
-FLAG: Final = "--takeover"
 PARENT: Final = "_ZEROLAYER_PARENT"
 """Process id of a ``serve --devices`` that starts this node again when it ends."""
 _MANAGER: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC")
+
+
+class Started(Protocol):
+    """A process of ours."""
+
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended; nobody else would ask."""
 
 
 class Heirs:
@@ -37,7 +38,7 @@ class Heirs:
         self._environ = environ
         self._grace_s = grace_s
         self._heir: OldProcess | None = None
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[Started] = []
         self.gone = asyncio.Event()
         self.moved = asyncio.Event()  # whoever is there is a step further
         self.on_serving: Callable[[int], None] = _nobody_asks
@@ -56,18 +57,12 @@ class Heirs:
             self._heir = heir
 
     def start(self) -> None:
-        """Start the same command as it is installed now, to take over. It goes on when this process has ended."""
-        arguments = [each for each in sys.argv[1:] if each.partition("=")[0] != FLAG]
-        at = self._addresses["--admin-unix"]
-        if arguments[:1] != ["serve"] or not at:
-            _log.warning(
-                "no new process was started: this one was not started by `zerolayer serve`, or has no admin socket"
-            )
-            return
-        command = (sys.executable, "-m", "zerolayer", *arguments, f"{FLAG}={at}")
-        started = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own command line
-        self._started = [each for each in self._started if each.poll() is None] + [started]
-        _log.info("a new process was started to take over", extra={"pid": started.pid})
+        """Start somebody who would."""
+        from zerolayer.serve.takeover.starting import start
+
+        started = start(self._addresses["--admin-unix"])
+        if started is not None:
+            self._started = [each for each in self._started if each.poll() is None] + [started]
 
     async def settle(self) -> bool:
         """The server was told to end: turn away who only waits. Whether another process serves, and this one drains."""

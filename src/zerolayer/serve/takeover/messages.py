@@ -38,7 +38,6 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """The new process would take over, and would listen on these addresses."""
 
     release: str
-    pid: int
     clocks: Clocks
     addresses: dict[str, str]
 

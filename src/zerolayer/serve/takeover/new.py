@@ -60,7 +60,7 @@ class NewProcess:
         self._estate: Estate | None = None
         self._channel = Channel(_connect(path))
         self._clocks = clocks()
-        self._channel.send(Hello(zerolayer.__version__, os.getpid(), self._clocks, dict(addresses)))
+        self._channel.send(Hello(zerolayer.__version__, self._clocks, dict(addresses)))
         welcome = self._hear(_ANSWER_S)[0]
         if not isinstance(welcome, Welcome):
             raise self._failed("the running server does not answer as one that can be taken over")

@@ -76,7 +76,6 @@ class OldProcess:
         self._heirs = heirs
         self._loop = asyncio.get_running_loop()
         self.state = Old.GREETING
-        self._hello: Hello | None = None
         self._why = ""  # nobody may take over
         self._told_ns = 0
         self._timer = self._loop.call_later(_GREETING_S, self._overdue)
@@ -101,13 +100,16 @@ class OldProcess:
 
     def _on_message(self, message: Message, _: list[int]) -> None:
         if isinstance(message, Hello) and self.state is Old.GREETING:
-            self._hello = message
             self._why = self._misfit(message)
             self._take(Event.UNFIT if self._why else Event.HELLO)
         else:
-            replacing = isinstance(message, Take) and self._server.replacing
-            self._why = _REPLACING if replacing else "a message came that has no place here"
-            self._take(Event.UNFIT if replacing else _EVENTS.get(type(message), Event.UNFIT))
+            event = _EVENTS.get(type(message))
+            if isinstance(message, Take) and self._server.replacing:
+                self.refuse(_REPLACING)
+            elif event is None:
+                self.refuse("a message came that has no place here")
+            else:
+                self._take(event)
 
     def _on_lost(self, why: str) -> None:
         if why:
@@ -219,6 +221,8 @@ class OldProcess:
 
     def _resume(self) -> None:
         _log.warning("the process that took over is gone, or never began; this one serves on")
+        if self._why:
+            self._channel.send(Refused(self._why))
         self._leaving.resume()
         self._heirs.on_serving(os.getpid())
 
