@@ -125,7 +125,7 @@ void bind_admission(nb::module_& m) {
       .def_ro("lapsed", &Attendance::lapsed)
       .def("seen", [](const Attendance& self) {
         nb::list seen;
-        for (const auto& [credential, kept, lapsed] : self.seen()) seen.append(nb::make_tuple(named(credential), kept, lapsed));
+        for (const auto& [credential, kept, lapsed] : self.seen()) seen.append(nb::make_tuple(named(credential), nb::make_tuple(kept, lapsed)));
         return seen;
       })
       .def("remember", [](Attendance& self, nb::handle credential, double kept, double lapsed) { self.remember(name_of(credential), kept, lapsed); })

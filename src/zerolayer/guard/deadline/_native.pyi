@@ -151,7 +151,7 @@ class Attendance:
     def stayed_away(self, credential: Name, /) -> None:
         """A booking lapsed."""
 
-    def seen(self) -> list[tuple[Name, float, float]]:
+    def seen(self) -> list[tuple[Name, tuple[float, float]]]:
         """Kept and lapsed bookings by sender, the last that changed at the end."""
 
     def remember(self, credential: Name, kept: float, lapsed: float, /) -> None:
