@@ -28,13 +28,13 @@ def test_senders_of_other_names_or_other_kinds_of_names_are_others(attendance):
 
 
 def test_what_was_seen_travels_with_the_names_as_they_were(attendance):
-    for name in ("a", b"\x00key", 5, "a"):
+    for name in ("a", b"\x00key", 5, ("x", (b"y", -1)), "a"):
         attendance.came(name)
     heir = Attendance()
     for name, (kept, lapsed) in attendance.seen():
         heir.remember(name, kept, lapsed)
     assert heir.seen() == attendance.seen()
-    assert [name for name, _ in heir.seen()] == [b"\x00key", 5, "a"]
+    assert [name for name, _ in heir.seen()] == [b"\x00key", 5, ("x", (b"y", -1)), "a"]
 
 
 def test_the_sender_that_was_not_seen_for_longest_is_forgotten_first(attendance):
