@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from zerolayer.check.simulate import Cost, Demand, Outcome, rules, simulate
+from zerolayer.check.cost_table import Cost
+from zerolayer.check.simulate import Demand, Outcome, rules, simulate
 
 COST = Cost(name="node", slots=16, decode_ms=10.0, mixed_ms=30.0, chunk_tokens=512, slot_tokens=100_000)
 MEAN_TOKENS, MEAN_CHUNKS = 200, 2.5

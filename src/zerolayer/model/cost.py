@@ -140,6 +140,12 @@ class CostTable:
         """Typical time of one step at full occupancy."""
         return self._full(min(_bucket(prefill_tokens), self._top_chunk), typical=True)
 
+    def usual_ns(self) -> dict[str, int]:
+        """Typical time of a step by kind: one slot decodes, all do, all do beside a full chunk. 0 = not measured."""
+        decode = self._full(0, typical=True)
+        mixed = self._full(self._top_chunk, typical=True)
+        return {"one": self._rows[0][1].typical, "decode": decode, "mixed": max(decode, mixed) if mixed else 0}
+
     def predict_ns(self, *, prompt_tokens: int, max_tokens: int) -> int:
         """Bound of a whole request from its first step to its last, no other request beginning meanwhile."""
         prices = self.prices()
