@@ -24,6 +24,8 @@ from zerolayer.check.network import Network, SystemNetwork
 from zerolayer.check.run_file import Run, Settings
 from zerolayer.check.session import Session
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "guard" / "deadline"))  # the specification of a node on paper
+
 DISEASES = (
     *("healthy", "fifo", "serial", "shaper", "tick", "sharing", "stall", "company", "bimodal"),
     *(

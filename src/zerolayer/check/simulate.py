@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
 import numpy as np
 
 from zerolayer.check.cost_table import Cost
-from zerolayer.check.simulated_node import INFEASIBLE, SERVED, Node, Rules, Steps, settled
+from zerolayer.check.simulated_node import SERVED, Rules, Seen, Steps, fleet, node, settled
 from zerolayer.check.statistics import Floats
 from zerolayer.check.trace import Arrival
 from zerolayer.contract import Deadline
+from zerolayer.errors import UsageError
 
 MS = 1_000_000
 MAX_NODES = 100_000
+_AT_ONCE = 10_000  # requests between two looks for a ^C
 
 
 @dataclass(frozen=True)
@@ -109,104 +110,41 @@ def _chunks(cost: Cost, work: Demand) -> Floats:
     return np.ceil(np.maximum(work.prompt_tokens, 1) / cost.chunk_tokens)
 
 
-class _Fleet:
-    """Nodes of one kind, and what becomes of requests on them."""
-
-    def __init__(self, nodes: list[Node]) -> None:
-        self.nodes = nodes
-        self.back: list[tuple[int, int, int, int, Node]] = []  # heap of (time, request, attempt, first time, node)
-        self.again: set[int] = set()  # requests that were refused at first
-        self.refused = self.infeasible = 0
-        self._turn = 0
-
-    @property
-    def unserved(self) -> int:
-        """Requests that were refused for good."""
-        return self.refused + self.infeasible
-
-    def send(self, request: int, at: int) -> None:
-        """A new request."""
-        node = self._node(at)
-        fate, back = node.offer(request, at)
-        if fate != SERVED:
-            self._turned_away(fate, back, request, 0, at, node)
-
-    def retry_until(self, at: int) -> None:
-        """Send again whoever was told to come until ``at``."""
-        while self.back and self.back[0][0] <= at:
-            now, request, attempt, since, node = heappop(self.back)
-            fate, back = node.ask(request, now, attempt, since)
-            if fate != SERVED:
-                self._turned_away(fate, back, request, attempt, since, node)
-
-    def _turned_away(self, fate: int, back: int, request: int, attempt: int, since: int, node: Node) -> None:
-        self.again.add(request)
-        if fate == INFEASIBLE:
-            self.infeasible += 1
-        elif back < 0:
-            self.refused += 1
-        else:
-            heappush(self.back, (back, request, attempt + 1, since, node))
-
-    def _node(self, at: int) -> Node:
-        """The next one with a free slot, in turn; else the one that has one first."""
-        nodes = self.nodes
-        if len(nodes) == 1:
-            return nodes[0]
-        for _ in nodes:
-            self._turn = (self._turn + 1) % len(nodes)
-            node = nodes[self._turn]
-            node.advance(at)
-            if node.free:
-                return node
-        return min(nodes, key=lambda each: each.next_step)
-
-
 def simulate(work: Demand, cost: Cost, nodes: int, limits: Rules | None = None) -> Outcome:
     """Run the demand through ``nodes``, with the limits of a server's default contract unless ``limits`` say else."""
     return _simulate(work, cost, nodes, limits or rules(), len(work.at_ms))
 
 
-def _simulate(work: Demand, cost: Cost, nodes: int, limits: Rules, most_unserved: float) -> Outcome:
+def _simulate(work: Demand, cost: Cost, nodes: int, limits: Rules, most_unserved: int) -> Outcome:
     """The outcome; what had become of them by then, as soon as more than that are refused for good."""
     fits = work.prompt_tokens + work.output_tokens <= cost.slot_tokens
     chunks = _chunks(cost, work)[fits].astype(np.int64).tolist()
     tokens = np.maximum(work.output_tokens[fits], 1).astype(np.int64).tolist()
     arrivals = np.round(work.at_ms[fits] * MS).astype(np.int64).tolist()
     model = steps(cost)
-    fleet = _Fleet([Node(model, limits, chunks, tokens) for _ in range(nodes)])
-    send, back = fleet.send, fleet.back
-    for request, at in enumerate(arrivals):
-        if back and back[0][0] <= at:
-            fleet.retry_until(at)
-        send(request, at)
-        if fleet.unserved > most_unserved:
+    if chunks and not model.bear(max(chunks), max(tokens)):
+        raise UsageError(f"{cost.name} needs more than a year for one request of this trace: its steps are too long.")
+    made = fleet(nodes, model, limits, chunks, tokens)
+    for first in range(0, len(arrivals), _AT_ONCE):
+        if not made.send(arrivals[first : first + _AT_ONCE], first, most_unserved):
             break
-    fleet.retry_until(1 << 61)
-    for node in fleet.nodes:
-        node.advance(1 << 61)
-    return _outcome(work, cost, fleet, tokens, int(np.count_nonzero(~fits)))
+    return _outcome(work, cost, nodes, made.finish(), int(np.count_nonzero(~fits)))
 
 
-def _outcome(work: Demand, cost: Cost, fleet: _Fleet, tokens: list[int], too_long: int) -> Outcome:
-    ended = [each for node in fleet.nodes for each in node.ended]
-    in_time = [request for request, _, end, due in ended if end <= due]
-    booked = sum(request in fleet.again for request in in_time)
-    last = max([float(work.at_ms[-1]), *[end / MS for _, _, end, due in ended if end <= due]])
-    busy = sum(end - start for _, start, end, due in ended if end <= due) / MS
-    span_ms = last or 1.0
+def _outcome(work: Demand, cost: Cost, nodes: int, seen: Seen, too_long: int) -> Outcome:
+    span_ms = max(float(work.at_ms[-1]), seen.last_ns / MS) or 1.0
     return Outcome(
         cost,
-        len(fleet.nodes),
+        nodes,
         len(work.at_ms),
-        len(in_time) - booked,
-        booked,
-        len(ended) - len(in_time),
-        fleet.refused,
-        fleet.infeasible + too_long,
-        busy / (span_ms * cost.slots * len(fleet.nodes)),
+        seen.at_once,
+        seen.booked,
+        seen.late,
+        seen.refused,
+        seen.infeasible + too_long,
+        seen.busy_ns / MS / (span_ms * cost.slots * nodes),
         span_ms / 3_600_000,
-        sum(tokens[request] for request in in_time),
+        seen.tokens,
     )
 
 
@@ -214,7 +152,7 @@ def find_nodes(work: Demand, cost: Cost, target: float, limits: Rules | None = N
     """The fewest nodes that serve a share of ``target`` in time; None if no number does, as work is too long."""
     limits = limits or rules()
     low = _too_few(work, cost, target, limits)
-    high, most = low + 1, (1 - target) * len(work.at_ms)
+    high, most = low + 1, int((1 - target) * len(work.at_ms))
     if _hopeless(work, cost, limits) > most:
         return None
 
@@ -243,7 +181,7 @@ def _hopeless(work: Demand, cost: Cost, limits: Rules) -> int:
     kinds, counts = np.unique(
         np.array([chunks, np.maximum(work.output_tokens, 1)], dtype=np.int64)[:, fits], axis=1, return_counts=True
     )
-    lone = [Node(model, limits, [int(kind[0])], [int(kind[1])]).offer(0, 0)[0] for kind in kinds.T]
+    lone = [node(model, limits, [int(kind[0])], [int(kind[1])]).offer(0, 0)[0] for kind in kinds.T]
     return int(np.count_nonzero(~fits)) + int(counts[[fate != SERVED for fate in lone]].sum())
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from zerolayer.check.scrape import Scrape
 from zerolayer.check.sla import as_html, markdown, page
 from zerolayer.client.address import Address, Patience
-from zerolayer.client.transport import get
+from zerolayer.client.blocking import get
 from zerolayer.contract import find_file, load
 
 _PATIENCE_S = 10.0

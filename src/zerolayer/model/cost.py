@@ -37,7 +37,8 @@ class Prices(msgspec.Struct, frozen=True):
 
     def chunk(self, tokens: int) -> int:
         """What a chunk of ``tokens`` adds to a step."""
-        return self.chunk_ns[min(_bucket(tokens), len(self.chunk_ns) - 1)]
+        bucket, prices = _bucket(tokens), self.chunk_ns
+        return prices[bucket] if bucket < len(prices) else prices[-1]
 
 
 class _Row:
