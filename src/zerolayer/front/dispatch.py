@@ -60,6 +60,10 @@ class Running(Protocol):
     def used_tokens(self) -> int:
         """Tokens of the slot that are in use."""
 
+    @property
+    def left(self) -> int:
+        """Tokens that it has before it; more than any answer has while its prompt is read."""
+
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token and write at most once. True when the reply is complete."""
 
@@ -97,6 +101,10 @@ class Dispatcher:
     def used_tokens(self) -> int:
         """Slot tokens in use."""
         return sum(running.used_tokens for running in self._running if running is not None)
+
+    def left(self) -> list[int]:
+        """Tokens that each request in a slot has before it."""
+        return [running.left for running in self._running[: self._slots.slots] if running is not None]
 
     def since_ns(self) -> list[int]:
         """By slot, when the first byte of its request was read; 0 where none is running."""
