@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from zerolayer.check.errors import InputFileError
+from zerolayer.check.cost_table import Cost
 from zerolayer.check.simulated_node import SERVED, Rules, Seen, Steps, fleet, node, settled
 from zerolayer.check.statistics import Floats
 from zerolayer.check.trace import Arrival
@@ -23,31 +21,6 @@ from zerolayer.errors import UsageError
 MS = 1_000_000
 MAX_NODES = 100_000
 _AT_ONCE = 10_000  # requests between two looks for a ^C
-
-
-class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A node's cost table, measured or given: step times at full occupancy, and the price.
-
-    ``row_ms`` is what each further slot adds to a step, for plans with other numbers of slots.
-    """
-
-    name: str
-    slots: int
-    decode_ms: float  # a step in which every slot brings one token
-    mixed_ms: float  # the same step with a chunk of a prompt
-    chunk_tokens: int
-    slot_tokens: int
-    price_per_hour: float = 0.0
-    row_ms: float = 0.0
-
-    def with_slots(self, slots: int) -> Cost:
-        """The same node with another number of slots. Raises ``UsageError`` where its steps would take no time."""
-        more = (slots - self.slots) * self.row_ms
-        if self.decode_ms + more <= 0:
-            raise UsageError(f"{self.name} with {slots} slots would have steps of no time: its row_ms is too large.")
-        return msgspec.structs.replace(
-            self, slots=slots, decode_ms=self.decode_ms + more, mixed_ms=self.mixed_ms + more
-        )
 
 
 @dataclass(frozen=True)
@@ -81,8 +54,12 @@ class Outcome:
         return (self.met + self.booked) / max(1, self.arrivals)
 
     @property
+    def price_per_hour(self) -> float:
+        return self.nodes * self.cost.price_per_hour
+
+    @property
     def price(self) -> float:
-        return self.nodes * self.cost.price_per_hour * self.hours
+        return self.price_per_hour * self.hours
 
     @property
     def price_per_1000_tokens(self) -> float:
@@ -91,23 +68,6 @@ class Outcome:
     @property
     def price_per_served(self) -> float:
         return self.price / (self.met + self.booked) if self.met + self.booked else math.nan
-
-
-def read_cost(path: Path) -> Cost:
-    """A cost table from a TOML file. Raises ``InputFileError``."""
-    try:
-        cost = msgspec.toml.decode(path.read_bytes(), type=Cost)
-    except OSError as error:
-        raise InputFileError(f"{path.name} cannot be read ({type(error).__name__}). Check the file's name.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        fields = ", ".join(Cost.__struct_fields__)
-        raise InputFileError(f"{path.name} is no cost table. It is TOML with {fields}.") from None
-    positive = (cost.slots, cost.decode_ms, cost.mixed_ms, cost.chunk_tokens, cost.slot_tokens)
-    if not all(0 < value < math.inf for value in positive) or not (
-        0 <= cost.price_per_hour < math.inf and 0 <= cost.row_ms < math.inf
-    ):
-        raise InputFileError(f"{path.name} holds a value that is not above 0. Only price_per_hour and row_ms may be 0.")
-    return cost
 
 
 def demand(arrivals: list[Arrival]) -> Demand:

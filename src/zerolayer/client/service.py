@@ -76,8 +76,8 @@ class Service:
         addresses = [Address.parse(url, key) for url in ([urls] if isinstance(urls, str) else urls)]
         if not addresses:
             raise InvalidAddress("There is no address. Name at least one, such as http://127.0.0.1:8000.")
-        self.addresses = {str(address): address for address in addresses}
-        self.nodes = Nodes(list(self.addresses))
+        self._addresses = {str(address): address for address in addresses}
+        self.nodes = Nodes(list(self._addresses))
         self.tally = Tally()
         self.clocks = clocks
         self.limits = limits
@@ -133,8 +133,16 @@ class Service:
         self._epoch = load.epoch
         return True
 
-    def take_peers(self, peers: Sequence[Peer]) -> None:
-        """The nodes that there are now. Addresses that are none, or less safe than the client's own, are left out."""
+    def address(self, name: str) -> Address:
+        """Where the node of this name is, and the key to show it."""
+        known = self._addresses.get(name)  # one that is forgotten may still be waited for, since it booked a slot
+        return Address.parse(name, self._key) if known is None else known
+
+    def take_peers(self, peers: Sequence[Peer]) -> list[Address]:
+        """The nodes that there are now; those that are forgotten.
+
+        Addresses that are none, or less safe than the client's own, are left out.
+        """
         now_ns, listed = self.clocks.monotonic_ns(), []
         for peer in peers:
             try:
@@ -142,14 +150,15 @@ class Service:
             except InvalidAddress:
                 continue
             if address.scheme == "https" or not self._secure:
-                self.addresses.setdefault(str(address), address)
+                self._addresses.setdefault(str(address), address)
                 listed.append((str(address), peer))
         if not listed:
-            return
-        self.nodes.update([name for name, _ in listed])
+            return []
+        gone = self.nodes.update([name for name, _ in listed], now_ns)
         for name, peer in listed:
             if peer.load is not None:
                 self.nodes.told(name, now_ns - peer.age_ns, peer.load)
+        return [self._addresses.pop(name) for name in gone if name in self._addresses]
 
     def until_answer(self, end_ns: int | None) -> Patience:
         """How long to wait for the head of a reply."""

@@ -25,6 +25,7 @@ from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import HIT, MISS, Keeping
 from zerolayer.front.limit_headers import limit_headers
 from zerolayer.front.openai_form import OpenAiAnswers
+from zerolayer.front.session import session_of
 from zerolayer.front.site import Header, Site
 from zerolayer.front.stream import Form, Reply
 from zerolayer.front.together import Together
@@ -107,10 +108,14 @@ class Generator:
         exchange.record()
         try:
             request = decode(exchange.body, self._limits)
+            headers = _headers(exchange)
+            session = session_of(request, headers)
+            if session and exchange.receipt is not None:
+                exchange.receipt.session = session
             exchange.mark(Stage.PARSE)
             arrival = self._guard.arrive(
                 request,
-                _headers(exchange),
+                headers,
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=self._wall_ms(),

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from zerolayer.front.common_headers import OWN_ID_BYTES, CommonHeaders
+from zerolayer.front.outbox import Outbox
 from zerolayer.front.receipt import Books
 from zerolayer.front.turns import Turns
 from zerolayer.observe.glue import GlueMeter
@@ -92,6 +93,7 @@ class Site:
     origins: frozenset[bytes] = frozenset()
     books: Books | None = None  # where requests are written down
     ids: RequestIds = field(default_factory=RequestIds)
+    outbox: Outbox = field(default_factory=Outbox)
     http1: CommonHeaders = field(init=False)
     http2: CommonHeaders = field(init=False)
     turns: Turns = field(init=False)

@@ -39,6 +39,7 @@ from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, chunk_of
 from zerolayer.wire.schema import Request, Sampling, Tier
 
+_NO_SLOT: Final = Grant(-1, 0)
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
@@ -164,31 +165,45 @@ class Guard:
         ``RateLimited``, ``BudgetSpent``, ``SlotsBusy`` and ``BeyondHorizon`` 429.
         """
         text_bytes, lower, size = self._admissible(request, arrival.identity)
-        upper = min(size, self.reader.shape.slot_tokens)
+        slot_tokens = self.reader.shape.slot_tokens
+        upper = min(size, slot_tokens)
         tokens = self._wanted(request, arrival.limits, lower)
         identity, answers = arrival.identity, request.answers
-        fits = min(tokens, self.reader.shape.slot_tokens)
-        work = partial(self._work, max_tokens=fits, scored=is_scored(request))
-        least = promised = most = work(upper)
+        fits, scored = min(tokens, slot_tokens), is_scored(request)
+        least = promised = most = self._work(upper, fits, scored=scored)
         if lower < upper:
-            least, promised = work(lower), work(max(lower, self._share.bound(size, upper)))
+            least = self._work(lower, fits, scored=scored)
+            bound = self._share.bound(size, upper)
+            if bound < upper:
+                promised = self._work(max(lower, bound), fits, scored=scored)
         wish = Wish(most, least, promised, arrival.limits, min(request.tier, identity.tier), arrival.key)
         smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
         hold = self.budgets.reserve(identity, smallest, largest)
-        long, unsure = text_bytes > LONG_TEXT_BYTES, size if lower < upper and not request.further else 0
-        compiles = self.reader.grammars.slow(request)
-        then = Reservation(-1, long, wish, arrival.asker, tokens, hold, size=unsure, compiles=compiles)
         try:
-            if answers > 1:
-                slot, *others = self.admission.ask_several(wish, answers)
-                return msgspec.structs.replace(then, slot=slot, others=tuple(others))
-            answer = self.admission.ask(wish, arrival.asker)
+            answer, others = self._claim(wish, arrival.asker, answers)
         except BaseException:
             hold.release()  # a refusal uses nothing, and is no request
             raise
-        if isinstance(answer, Booking):
-            return Held(answer, then)
-        return msgspec.structs.replace(then, slot=answer.slot, booked=answer.booked)
+        booking, grant = (answer, _NO_SLOT) if isinstance(answer, Booking) else (None, answer)
+        reservation = Reservation(
+            grant.slot,
+            text_bytes > LONG_TEXT_BYTES,
+            wish,
+            arrival.asker,
+            tokens,
+            hold,
+            size=size if lower < upper and not request.further else 0,
+            booked=grant.booked,
+            compiles=self.reader.grammars.slow(request),
+            others=others,
+        )
+        return reservation if booking is None else Held(booking, reservation)
+
+    def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking, tuple[int, ...]]:
+        if answers == 1:
+            return self.admission.ask(wish, asker), ()
+        slot, *others = self.admission.ask_several(wish, answers)
+        return Grant(slot, 0), tuple(others)
 
     def reserve_draft(self, request: Request, arrival: Arrival) -> Reservation:
         """Claim budgets and the place of drafts for a request that only fills the prompt cache.
@@ -290,8 +305,7 @@ class Guard:
 
     def _size(self, work: Work, tokens: int, answers: int = 1) -> Size:
         """What ``work`` is at most in the terms of budgets: alone on the engine, at the prices of a full one."""
-        prices = self._cost.prices()
-        compute_us = (work.steps * prices.step_ns + work.chunk_ns) * self._cores // 1000
+        compute_us = (work.steps * self._cost.prices().step_ns + work.chunk_ns) * self._cores // 1000
         return Size(tokens * answers, compute_us * answers)
 
     def _admissible(self, request: Request, identity: Identity) -> tuple[int, int, int]:
@@ -311,12 +325,14 @@ class Guard:
 
     def _work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         prices, chunk = self._cost.prices(), self.chunk_tokens
-        full_ns = prices.chunk(chunk)
+        full_ns = prices.chunk_ns[-1]
         if scored:  # more and shorter chunks
             chunks, each_ns = -(-prompt_tokens // chunk_of(chunk, scored=True)), int(full_ns * self._cost.scored_share)
             return Work(chunks, chunks * each_ns, each_ns, max_tokens)
         full, rest = divmod(prompt_tokens, chunk)
-        return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
+        if not rest:
+            return Work(full, full * full_ns, full_ns, max_tokens)
+        return Work(full + 1, full * full_ns + prices.chunk(rest), full_ns, max_tokens)
 
     def _wanted(self, request: Request, limits: Limits, prompt_tokens: int) -> int:
         """The tokens that were asked for; a default, or a number that only bounds, cut to what the deadline allows."""

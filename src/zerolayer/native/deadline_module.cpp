@@ -94,6 +94,7 @@ void bind_calendar(nb::module_& m) {
       .def_prop_ro("bookings", &Calendar::booked)
       .def_prop_ro("booked", [](const Calendar& self) { return self.booked().size(); })
       .def("next_open_ms", [](Calendar& self, int slots, Ns now) { return self.next_open_ms(std::clamp(slots, 1, self.slots), now); })
+      .def("standing", [](Calendar& self, Ns now) { return std::pair(self.open(), self.next_open_ms(1, now)); })
       .def("is_feasible", &Calendar::is_feasible)
       .def("ends", &Calendar::ends)
       .def("due_ns", [](const Calendar& self, int slot) { return self.due_ns(in(self, slot)); })

@@ -22,7 +22,7 @@ from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.tail import is_worth_waiting
 from zerolayer.guard.deadline.tickets import Asker, Name
-from zerolayer.model.cost import CostTable
+from zerolayer.model.cost import CostTable, Prices
 from zerolayer.observe.promises import Promises
 from zerolayer.wire.schema import Tier
 
@@ -77,6 +77,8 @@ class Admission:
         self._message = message
         self._last_border = 0
         self._decode_ns = 0  # of the last step that carried no chunk
+        self._promised_at: Prices | None = None  # the last answer of ``promised``, and to what
+        self._promised_of = self._promised = Limits(0, 0, 0)
 
     @property
     def heard_ns(self) -> int | None:
@@ -103,14 +105,18 @@ class Admission:
         good: what is refused is never measured again.
         """
         prices = self._cost.prices()
+        if prices is self._promised_at and contract is self._promised_of:
+            return self._promised
+        self._promised_at, self._promised_of = prices, contract
         gap_ns = int(prices.stall_ns * _ROOM)
-        chunk_ns = (JOIN_STEPS + 1) * prices.step_ns + prices.chunk_ns[
-            -1
-        ]  # of a prompt of one chunk, before others join
-        first_ns = int((max(prices.stall_ns, chunk_ns) + prices.reserve_ns) * _ROOM)
+        lone_ns = (JOIN_STEPS + 1) * prices.step_ns + prices.chunk_ns[-1]  # a prompt of one chunk, before others join
+        first_ns = int((max(prices.stall_ns, lone_ns) + prices.reserve_ns) * _ROOM)
         if gap_ns <= contract.per_token_ns and first_ns <= contract.first_token_ns:
-            return contract
-        return Limits(max(first_ns, contract.first_token_ns), max(gap_ns, contract.per_token_ns), contract.end_ns)
+            self._promised = contract
+        else:
+            first_ns, gap_ns = max(first_ns, contract.first_token_ns), max(gap_ns, contract.per_token_ns)
+            self._promised = Limits(first_ns, gap_ns, contract.end_ns)
+        return self._promised
 
     def ask(self, wish: Wish, asker: Asker) -> Grant | Booking:
         """A grant, or the redeemed booking of a client that is to be held until ``resume`` gives the grant.

@@ -86,6 +86,10 @@ class Calendar:
         """Milliseconds until so many slots are open: 0 when they are, else at least 1, rounded up."""
         return self.core().next_open_ms(slots, self._clock_ns())
 
+    def standing(self) -> tuple[int, int]:
+        """``open`` and ``next_open_ms``, as every reply tells them."""
+        return self.core().standing(self._clock_ns())
+
     def is_feasible(self) -> bool:
         """Whether every promise can be kept as things stand: the invariant."""
         return self.core().is_feasible(self._clock_ns())
