@@ -48,6 +48,11 @@ class Running(Rider, ABC):
     def used_tokens(self) -> int:
         """Tokens of the slot that are in use."""
 
+    @property
+    @abstractmethod
+    def left(self) -> int:
+        """Tokens that it has before it; more than any answer has while its prompt is read."""
+
     @abstractmethod
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token and write at most once. True when the reply is complete."""
@@ -88,6 +93,10 @@ class Dispatcher:
     def used_tokens(self) -> int:
         """Slot tokens in use."""
         return sum(running.used_tokens for running in self._running if running is not None)
+
+    def left(self) -> list[int]:
+        """Tokens that each request in a slot has before it."""
+        return [running.left for running in self._running[: self._slots.slots] if running is not None]
 
     def since_ns(self) -> list[int]:
         """By slot, when the first byte of its request was read; 0 where none is running."""

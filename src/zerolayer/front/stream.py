@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,7 @@ from zerolayer.observe.stages import Stage
 from zerolayer.wire.schema import Account, FinishReason, Usage
 
 _NS = 1e-9
+_UNREAD: Final = 1 << 31  # more tokens than any answer has
 
 
 class Form(Protocol):
@@ -84,6 +85,12 @@ class Reply(Running):
     def used_tokens(self) -> int:
         """Tokens of the slot that are in use."""
         return self.prompt_tokens + self._transcript.completion_tokens
+
+    @property
+    def left(self) -> int:
+        """Tokens that it has before it; an end that its text may bring sooner is not foreseen."""
+        done = self._transcript.completion_tokens
+        return self._applied.max_tokens - done if done else _UNREAD
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
