@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from zerolayer.errors import EngineFailed, ZerolayerError
+from zerolayer.errors import EngineFailed, StartupError, ZerolayerError
 from zerolayer.model.bell import Bell
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan, chunk_of
@@ -25,6 +25,8 @@ from zerolayer.model.program import FULL, Programs
 from zerolayer.model.recorder import Recorder
 
 _log = logging.getLogger("zerolayer.model")
+
+_FIRST_MISSES = 3  # heartbeats that come to nothing before the first request, until the engine is given up
 
 
 class StepReport(msgspec.Struct, frozen=True):
@@ -120,8 +122,16 @@ class StepClock:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Run every program's first heartbeat, then start the thread."""
-        while self._heartbeat is not None and not self._heartbeat.expects_all:
+        """Run every program's first heartbeat, then start the thread. Raises ``StartupError`` where they fail."""
+        heartbeat, tries = self._heartbeat, 0
+        while heartbeat is not None and not heartbeat.expects_all:
+            if tries - heartbeat.beats >= _FIRST_MISSES:
+                raise StartupError(
+                    f"The engine failed at {_FIRST_MISSES} of its first {tries} generations, before any request. "
+                    "Start it again, with another --threads, or on another machine."
+                )
+            tries += 1
+            heartbeat.hasten()  # nobody waits for the engine yet
             self._beat()
             while self._programs:
                 self._step()

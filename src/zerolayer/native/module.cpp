@@ -106,6 +106,7 @@ zl::Engine* make_engine(int layers, int hidden, int heads, int kv_heads, int hea
 
 NB_MODULE(_native, m) {
   m.doc() = "CPU kernels of zerolayer; see src/zerolayer/native.";
+  m.attr("FINE_INPUTS") = zl::kFine;
   m.def("kernel_sets", &kernel_sets, "Names of the kernel sets that this processor allows, best first.");
   m.def("uniform", &zl::uniform, "seed"_a, "position"_a, "The uniform number that the sampler draws for a token.");
 
@@ -172,6 +173,7 @@ NB_MODULE(_native, m) {
         e.load_head(t, n);
       }, "head"_a, "norm"_a)
       .def("load_rope_factors", [](zl::Engine& e, Floats factors) { e.load_rope_factors(checked(factors, e.shape().head_dim / 2)); }, "factors"_a)
+      .def("refine", &zl::Engine::refine, nb::call_guard<nb::gil_scoped_release>())
       .def("open", [](zl::Engine& e, int slot, Ids prompt, int max_tokens, float temperature, float top_p, int top_k, float min_p,
                       float repetition_penalty, float presence_penalty, float frequency_penalty, uint64_t seed, int top_logprobs,
                       std::vector<int32_t> stops, int min_tokens, const std::vector<std::pair<int32_t, float>>& bias, int prompt_logprobs,

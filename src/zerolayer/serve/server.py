@@ -32,6 +32,7 @@ from zerolayer.guard.answers import AnswerCache
 from zerolayer.guard.deadline.admission import build_admission
 from zerolayer.model.bell import Bell
 from zerolayer.model.cost import CostTable
+from zerolayer.model.cost_cache import place
 from zerolayer.model.derating import Derating
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs
@@ -62,6 +63,7 @@ _FLUSH_S = 1.0  # for the last bytes, after that
 _NS_PER_MS = 1_000_000
 _NS_PER_S = 1_000_000_000
 _BEAT_S = 30  # between two heartbeats
+_PREPARE_S = 1.0  # after the start, and until nothing runs
 
 
 class Server:
@@ -87,11 +89,11 @@ class Server:
         self._build_engine_side(contract, loaded, watchdog)
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
-        self.pace = Pace(self.guard, self.dispatcher, self.held, self._loop, self._clock_ns)
         self.nodes = NodeBook(
             contract, loaded.name, self.guard, self.info.slots, Derating.of_process(os.environ), self._helper
         )
         site = self._build_site(limits, self.metrics, self.glue, contract)
+        self.pace = Pace(self.guard, self.dispatcher, self.held, site.turns, self._loop, self._clock_ns)
         self.keeping = _build_keeping(contract)
         rooms = Rooms(
             contract,
@@ -186,7 +188,8 @@ class Server:
 
     def start(self) -> None:
         """Begin to answer."""
-        measure(self.loaded.engine, self.cost, self._clock_ns)
+        kept = place(os.environ, self.loaded.files, self.info) if self.loaded.files else None
+        measure(self.loaded.engine, self.cost, self._clock_ns, kept)
         self.tables.models.tell("worst_stall_ms", self.worst_stall_ms)
         self._loop.add_reader(self._bell.fd, self._take_reports)
         self.steps.start()
@@ -194,6 +197,7 @@ class Server:
         self.entrances.start()
         self.nodes.start(self.port)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+        self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
@@ -209,6 +213,7 @@ class Server:
     async def close(self) -> None:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
         self._sweeper.cancel()
+        self._preparing.cancel()
         self.nodes.close()
         self.entrances.stop()
         await self.entrances.close(_FLUSH_S)
@@ -262,7 +267,7 @@ class Server:
         )
 
     def _load_hint(self) -> bytes:
-        return b"free=%d;next_ms=%d%b" % (self.slots.open, self.slots.next_open_ms(), self.nodes.tail)
+        return b"free=%d;next_ms=%d%b" % (*self.slots.standing(), self.nodes.tail)
 
     def _render_metrics(self) -> bytes:
         info, now, ledger = self.info, self._clock_ns(), self.records.ledger
@@ -289,6 +294,8 @@ class Server:
                 keys=self._key_state(),
                 memory=self._memory.measure(),
                 engine_bytes=info.memory_bytes,
+                chunk_tokens=info.chunk_tokens,
+                step_ns=self.cost.usual_ns(),
                 node=NodeState(self.nodes.derate, self._supervisor.quarantined, self.nodes.counts()),
             )
         )
@@ -316,6 +323,13 @@ class Server:
             return KeyState()
         counts = self.keyring.authenticator.counts
         return KeyState(counts.hits, counts.misses, counts.verified)
+
+    def _prepare(self) -> None:
+        """What the first request with a grammar would wait for, in a moment when nobody else does."""
+        if self.slots.taken:
+            self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
+        else:
+            self._compiler.submit(self.loaded.grammars.prepare)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""
