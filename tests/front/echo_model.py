@@ -91,6 +91,7 @@ class Loaded:
     encoder: ByteEncoder = field(default_factory=ByteEncoder)
     vocabulary: Vocabulary = field(default_factory=lambda: byte_vocabulary())
     name: str = "echo"
+    files: str = ""
     shows: type[LastMessage] = LastMessage
     remember: Callable[[], None] = lambda: None
     tool_format: ToolFormat = HERMES
