@@ -94,8 +94,7 @@ class NativeEngine:
             ) from None
         except (RuntimeError, MemoryError):
             raise _no_memory(slots, slot_tokens) from None
-        refused = native.pin(cores) if cores else 0
-        pinning = (pinning_refused(refused),) if refused else ()
+        pinning = (pinning_refused(refused),) if cores and (refused := native.pin(cores)) else ()
         info = EngineInfo(
             engine="native",
             kernels=name,
