@@ -1,9 +1,16 @@
-"""nginx and Envoy before several nodes, as their manuals say: kept connections, no buffering, retries as they come."""
+"""nginx and Envoy before several nodes, as who runs them well would have them.
+
+Both keep connections, buffer nothing, take who has the least to do, leave out for a second a node that failed once,
+and ask another node, at most three times, where one cannot be reached, breaks off, says 503 or is silent for a second
+before its reply began: what the client does by itself. So both replay POST, which nginx only does when told so. Envoy
+has active health checks besides; nginx has those in its commercial edition only.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -12,14 +19,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from failover_faults import Missing
 from own_server import answers, free_port
 
 WAYS = ("zerolayer", "nginx", "envoy")
+_TYPES = "type.googleapis.com/envoy.extensions"
+_PREVIOUS = {"@type": f"{_TYPES}.retry.host.previous_hosts.v3.PreviousHostsPredicate"}
 _START_S = 30.0
 
 _NGINX = """
 daemon off;
-worker_processes 1;
+{user}worker_processes 1;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 events {{ worker_connections 1024; }}
@@ -27,7 +37,7 @@ http {{
   access_log off;
   client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
   uwsgi_temp_path {folder}; scgi_temp_path {folder};
-  upstream nodes {{ least_conn; {servers} keepalive 64; }}
+  upstream nodes {{ zone nodes 64k; least_conn; {servers} keepalive 64; }}
   server {{
     listen 127.0.0.1:{port};
     location / {{
@@ -36,14 +46,14 @@ http {{
       proxy_set_header Connection "";
       proxy_set_header Host $http_host;
       proxy_buffering off;
+      proxy_connect_timeout 1s;
+      proxy_read_timeout 1s;
+      proxy_next_upstream error timeout http_502 http_503 non_idempotent;
+      proxy_next_upstream_tries 3;
     }}
   }}
 }}
 """
-
-
-class Missing(Exception):
-    """A program that is not installed; the text says what installs it."""
 
 
 @contextlib.contextmanager
@@ -69,8 +79,9 @@ def _nginx(folder: Path, port: int, hosts: Sequence[str]) -> list[str]:
     program = shutil.which("nginx")
     if program is None:
         raise Missing("needs nginx (apt-get install nginx-light)")
-    servers = " ".join(f"server {host};" for host in hosts)
-    (folder / "nginx.conf").write_text(_NGINX.format(folder=folder, port=port, servers=servers))
+    servers = " ".join(f"server {host} max_fails=1 fail_timeout=1s;" for host in hosts)
+    user = "user root root;\n" if os.geteuid() == 0 else ""  # in a namespace of its own there is no other
+    (folder / "nginx.conf").write_text(_NGINX.format(folder=folder, port=port, servers=servers, user=user))
     return [program, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
 
 
@@ -83,18 +94,24 @@ def _envoy(folder: Path, port: int, hosts: Sequence[str], program: str) -> list[
 
 
 def _envoy_config(port: int, hosts: Sequence[str]) -> dict[str, object]:
-    """One listener, one cluster; a connection that breaks before the reply is tried on another node."""
-    retry = {"retry_on": "connect-failure,refused-stream,reset-before-request", "num_retries": 2}
+    """One listener, one cluster."""
+    retry = {
+        "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
+        "retriable_status_codes": [503],
+        "num_retries": 3,
+        "per_try_idle_timeout": "1s",
+        "retry_host_predicate": [{"name": "envoy.retry_host_predicates.previous_hosts", "typed_config": _PREVIOUS}],
+        "host_selection_retry_max_attempts": 5,
+    }
     route = {"match": {"prefix": "/"}, "route": {"cluster": "nodes", "timeout": "0s", "retry_policy": retry}}
-    extensions = "type.googleapis.com/envoy.extensions.filters"
     manager = {
-        "@type": f"{extensions}.network.http_connection_manager.v3.HttpConnectionManager",
+        "@type": f"{_TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "nodes",
         "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
         "http_filters": [
             {
                 "name": "envoy.filters.http.router",
-                "typed_config": {"@type": f"{extensions}.http.router.v3.Router"},
+                "typed_config": {"@type": f"{_TYPES}.filters.http.router.v3.Router"},
             }
         ],
     }
@@ -102,17 +119,32 @@ def _envoy_config(port: int, hosts: Sequence[str]) -> dict[str, object]:
     ends = [{"endpoint": {"address": _address(host)}} for host in hosts]
     check = {
         "timeout": "1s",
-        "interval": "1s",
-        "unhealthy_threshold": 3,
+        "interval": "0.5s",
+        "no_traffic_interval": "0.5s",
+        "unhealthy_threshold": 2,
         "healthy_threshold": 1,
         "http_health_check": {"path": "/readyz"},
     }
+    outliers = {
+        "split_external_local_origin_errors": True,
+        "consecutive_local_origin_failure": 1,
+        "enforcing_consecutive_local_origin_failure": 100,
+        "consecutive_gateway_failure": 1,
+        "enforcing_consecutive_gateway_failure": 100,
+        "interval": "0.5s",
+        "base_ejection_time": "1s",
+        "max_ejection_time": "2s",
+        "max_ejection_percent": 50,
+    }
+    allowed = {"retry_budget": {"budget_percent": {"value": 20}, "min_retry_concurrency": 16}}
     cluster = {
         "name": "nodes",
         "type": "STATIC",
         "lb_policy": "LEAST_REQUEST",
         "connect_timeout": "1s",
         "health_checks": [check],
+        "outlier_detection": outliers,
+        "circuit_breakers": {"thresholds": [allowed]},
         "load_assignment": {"cluster_name": "nodes", "endpoints": [{"lb_endpoints": ends}]},
     }
     listener = {"name": "all", "address": _address(f"127.0.0.1:{port}"), "filter_chains": [chain]}

@@ -24,6 +24,9 @@ class Http2Server(asyncio.Protocol):
         self.host.connections.append(self)
         self.flush()
 
+    def connection_lost(self, exc) -> None:
+        self.host.lost += 1
+
     def data_received(self, data: bytes) -> None:
         for event in self._http2.receive(data):
             if isinstance(event, Opened):
@@ -39,6 +42,13 @@ class Http2Server(asyncio.Protocol):
         self._http2.reply(stream_id, 200, headers, reply)
         self.flush()
 
+    def begin(self, stream_id: int, piece: bytes) -> None:
+        """The head and a first piece of an answer that never ends."""
+        headers = [(b"server", b"zerolayer/test"), (b"content-type", b"text/event-stream")]
+        self._http2.open_reply(stream_id, 200, headers)
+        self._http2.send(stream_id, piece)
+        self.flush()
+
     def go_away(self) -> None:
         self._http2.go_away()
         self.flush()
@@ -48,15 +58,17 @@ class Http2Server(asyncio.Protocol):
 
 
 class Host:
-    """Answers all that wait whenever ``together`` of them do; 0: never."""
+    """Answers all that wait whenever ``together`` of them do; 0: never. ``endless``: answers begin, and never end."""
 
-    def __init__(self, reply: bytes, together: int = 1, streams: int = 256) -> None:
+    def __init__(self, reply: bytes, together: int = 1, streams: int = 256, *, endless: bool = False) -> None:
+        self.endless = endless
         self.reply = reply
         self.together = together
         self.streams = streams
         self.connections: list[Http2Server] = []
         self.bodies: list[bytes] = []
-        self.left = 0
+        self.left = 0  # streams that their client cancelled
+        self.lost = 0  # connections that are closed
         self._waiting: list[tuple[Http2Server, int]] = []
 
     def come(self, connection: Http2Server, stream_id: int, body: bytes) -> None:
@@ -65,7 +77,10 @@ class Host:
         if len(self._waiting) == self.together:
             waiting, self._waiting = self._waiting, []
             for each, number in waiting:
-                each.answer(number, self.reply)
+                if self.endless:
+                    each.begin(number, self.reply)
+                else:
+                    each.answer(number, self.reply)
 
 
 @asynccontextmanager

@@ -15,10 +15,10 @@ import pytest
 from client.http2_server import soon
 from zerolayer import AsyncClient, Client
 from zerolayer.client.address import Address, Patience
+from zerolayer.client.blocking import get
 from zerolayer.client.errors import BadReply, CutStream, DeadlinePassed, NotReachable, Refused
 from zerolayer.client.request import Options, Question
 from zerolayer.client.service import Clocks
-from zerolayer.client.transport import get
 from zerolayer.client.vocabulary import Held
 
 HI = [{"role": "user", "content": "Hi"}]

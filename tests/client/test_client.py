@@ -62,6 +62,13 @@ def test_the_request_is_what_the_api_wants(scripted, http) -> None:
     }
 
 
+def test_an_option_that_there_is_not_is_refused_before_anything_is_asked(scripted) -> None:
+    with pytest.raises(TypeError, match=r"'max_token'.*max_tokens"):
+        Client(scripted().url).chat(HI, max_token=5)
+    with pytest.raises(TypeError, match=r"'timeout'.*timeout_s"):
+        Client(timeout=5)
+
+
 def test_the_first_model_is_asked_for_once_and_used(scripted, http) -> None:
     server = scripted(http.models, http.hello, http.hello)
     client = Client(server.url)
@@ -225,4 +232,4 @@ def test_the_key_goes_along_and_is_never_shown(scripted, http) -> None:
     client = Client(server.url, api_key="sk-zl1-secret")
     list(client.chat([{"role": "user", "content": "Hi"}]))
     assert all(b"authorization: bearer sk-zl1-secret" in request.lower() for request in server.requests)
-    assert "secret" not in repr(client._client._service.addresses)
+    assert "secret" not in repr(client._client._service._addresses)

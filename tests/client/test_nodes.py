@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.client.nodes import LONGEST_PAUSE_NS, Nodes
+from zerolayer.client.nodes import FORGET_NS, LONGEST_PAUSE_NS, Nodes
 from zerolayer.wire.load import Load
 
 MS = 1_000_000
@@ -150,10 +150,31 @@ def test_a_node_that_said_it_is_soon_free_is_asked_where_that_is_well_before_a_b
 
 def test_nodes_that_come_are_asked_and_nodes_that_went_only_where_no_other_is_left() -> None:
     nodes = with_loads(a=Load(4, 0), b=Load(4, 0), c=Load(4, 0))
-    nodes.update(["c", "d"])
+    nodes.update(["c", "d"], 0)
     assert nodes.listed == ["c", "d"]
     assert {nodes.choose(0, b"%d" % number) for number in range(50)} == {"c", "d"}
     assert nodes.choose(0, without=frozenset("cd")) in {"a", "b"}
+
+
+def test_a_node_that_left_is_forgotten_after_a_minute_unless_it_was_given_or_something_is_under_way_there() -> None:
+    nodes = Nodes(["given"])
+    nodes.update(["gone", "busy", "there"], 0)
+    nodes.sent("busy")
+    assert nodes.update(["there"], 5) == []
+    assert nodes.update(["there"], FORGET_NS) == []
+    assert nodes.update(["there"], 5 + FORGET_NS) == ["gone"]
+    assert len(nodes) == 3
+    nodes.abandoned("busy")
+    assert nodes.update(["there"], 6 + FORGET_NS) == ["busy"]
+    assert len(nodes) == 2
+
+
+def test_a_node_that_came_back_is_as_new_when_it_leaves_again() -> None:
+    nodes = Nodes(["given"])
+    for names, at_ns in ((["b"], 0), (["given"], 1), (["b"], FORGET_NS), (["given"], FORGET_NS + 1)):
+        nodes.update(names, at_ns)
+    assert nodes.update(["given"], 2 * FORGET_NS) == []
+    assert nodes.update(["given"], 2 * FORGET_NS + 1) == ["b"]
 
 
 def test_what_others_say_of_a_node_counts_until_it_says_something_itself() -> None:

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from client.http2_server import soon
 from zerolayer import AsyncClient
+from zerolayer.client.call import Head, Send
 from zerolayer.client.errors import BadReply
+from zerolayer.client.forms import Ask
+from zerolayer.client.json_form import JsonForm
+from zerolayer.client.nodes import FORGET_NS, NS_PER_MS
 from zerolayer.client.peers import Peer, peers
 from zerolayer.client.retry import RetryPolicy
 from zerolayer.client.service import Clocks, Limits, Service
@@ -48,8 +52,8 @@ def test_what_is_no_json_is_a_bad_reply() -> None:
         peers(b"<html>")
 
 
-def service(*urls: str, **given: bool) -> Service:
-    return Service(urls, "", Limits(), RetryPolicy(), Clocks(lambda: 0, lambda: 0), **given)
+def service(*urls: str, clock_ns=lambda: 0, **given: bool) -> Service:
+    return Service(urls, "secret", Limits(), RetryPolicy(), Clocks(clock_ns, lambda: 0), **given)
 
 
 def test_a_list_is_due_once_for_each_number_and_never_for_a_node_that_is_alone() -> None:
@@ -70,6 +74,30 @@ def test_a_client_of_tls_never_goes_to_a_node_without() -> None:
     known = service("https://a:1")
     known.take_peers([Peer("http://evil:1"), Peer("https://b:1"), Peer("nonsense")])
     assert known.nodes.listed == ["https://b:1"]
+
+
+def test_a_thousand_nodes_that_come_and_go_leave_nothing_behind() -> None:
+    now_ns = 0
+    known = service("http://a:1", clock_ns=lambda: now_ns)
+    gone = []
+    for number in range(1000):
+        gone += known.take_peers([Peer(f"http://b:{number + 1}")])
+        now_ns += FORGET_NS // 2
+    assert len(known.nodes) == len(known._addresses) == 4  # the one given, the last one, two that left lately
+    assert [address.port for address in gone] == list(range(1, 998))
+
+
+def test_a_booking_is_redeemed_where_it_was_made_though_the_node_is_not_listed_any_more() -> None:
+    clock = iter([0, 1, FORGET_NS + 1])
+    known = service("http://a:1", clock_ns=lambda: next(clock))
+    known.take_peers([Peer("http://b:1")])
+    call = known.begin(Ask(JsonForm(), "", b"", b"", "m"), 0, None).call
+    assert call.next(0) == Send("http://b:1")
+    call.refused(0, 0, 0, Head(429, Load(0, 50, 1.0), 50, True, "t1"))
+    for _ in range(2):
+        known.take_peers([Peer("http://c:1")])
+    assert call.next(50 * NS_PER_MS) == Send("http://b:1", "t1")
+    assert (known.address("http://b:1").authority, known.address("http://b:1").key) == ("b:1", "secret")
 
 
 def test_a_list_of_nobody_changes_nothing() -> None:

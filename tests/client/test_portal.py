@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import CancelledError
+from contextlib import suppress
 
 import pytest
 
@@ -86,6 +88,65 @@ def test_closing_ends_what_is_under_way() -> None:
     thread.join(5)
     assert not thread.is_alive()
     assert len(raised) == 1
+
+
+def test_work_that_comes_while_another_thread_closes_is_done_or_cancelled_and_never_left(monkeypatch) -> None:
+    """The worst moment: the loop is chosen, and the work is not there yet."""
+    portal, begin = Portal(list), asyncio.run_coroutine_threadsafe
+    portal.run(add(1, 1))
+    closers = []
+
+    def late(work, loop):
+        closers.append(threading.Thread(target=portal.close))
+        closers[-1].start()
+        closers[-1].join(0.05)
+        return begin(work, loop)
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", late)
+    ended = portal.begin(add(1, 2))
+    with suppress(CancelledError):
+        assert ended.result(5) == 3
+    closers[0].join(5)
+    assert not closers[0].is_alive()
+    monkeypatch.undo()
+    assert portal.run(add(2, 3)) == 5
+    portal.close()
+
+
+def test_what_ending_work_begins_is_ended_too() -> None:
+    portal, begun, ended = Portal(list), threading.Event(), []
+
+    async def last() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("last")
+
+    async def long() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(asyncio.create_task(last()))
+            await asyncio.sleep(0)
+
+    kept = portal.begin(long())
+    assert begun.wait(5)
+    portal.close()
+    assert kept.cancelled()
+    assert ended[0].cancelled()
+    assert ended[1:] == ["last"]
+
+
+def test_what_is_only_told_starts_no_thread() -> None:
+    before, portal, told = threads(), Portal(list), threading.Event()
+    portal.tell(told.set)
+    assert threads() == before
+    portal.run(add(1, 1))
+    assert not told.is_set()
+    portal.tell(told.set)
+    assert told.wait(5)
+    portal.close()
 
 
 def test_a_process_that_forks_has_a_thread_of_its_own() -> None:

@@ -7,6 +7,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -113,6 +114,8 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.status = 200
+        self.pause_s = 0.0  # after each byte of the body
+        self.broken = threading.Event()  # somebody left before the end
         self.body: object = {}
         self.requests: list[tuple[str, dict[str, str]]] = []
         api = self
@@ -124,7 +127,15 @@ class FakeApi:
                 self.send_response(api.status)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                if not api.pause_s:
+                    self.wfile.write(body)
+                    return
+                try:
+                    for at in range(len(body)):
+                        self.wfile.write(body[at : at + 1])
+                        time.sleep(api.pause_s)
+                except OSError:
+                    api.broken.set()
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -10,7 +10,7 @@ from fake_servers import reply_to
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.cluster.dns_message import Kind, MessageError, question, read_reply
+from zerolayer.cluster.dns_message import Kind, MessageError, ServerFailed, question, read_reply
 
 ASKED = question(0x1234, "llm.prod.svc", Kind.A)
 
@@ -53,9 +53,17 @@ def test_a_name_that_does_not_exist_has_no_records() -> None:
 
 
 @pytest.mark.parametrize("code", [1, 2, 5])
-def test_a_server_that_fails_gives_no_answer(code) -> None:
-    with pytest.raises(MessageError):
-        read_reply(reply_to(ASKED, [], code=code), ASKED)
+def test_a_server_that_fails_says_so(code) -> None:
+    for reply in (reply_to(ASKED, [], code=code), ASKED[:2] + struct.pack("!HHHHH", 0x8180 | code, 0, 0, 0, 0)):
+        with pytest.raises(ServerFailed):
+            read_reply(reply, ASKED)
+
+
+def test_nobody_else_can_say_that_the_server_failed() -> None:
+    for other in (question(0x1235, "llm.prod.svc", Kind.A), question(0x1234, "llm.test.svc", Kind.A)):
+        with pytest.raises(MessageError) as caught:
+            read_reply(reply_to(other, [], code=2), ASKED)
+        assert not isinstance(caught.value, ServerFailed)
 
 
 def test_case_of_the_question_does_not_matter() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import takewhile
@@ -26,6 +27,8 @@ class Node:
         self.load = "free=3;next_ms=0;derate=0.9;epoch=7"
         self.body = LIST
         self.closes = 1_000
+        self.pause_s = 0.0  # after each byte
+        self.wanted, self.said, self.left = b"", 0, threading.Event()  # of the last reply, where it is slow
         self.connections = 0
         self.heads: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -55,7 +58,19 @@ class Node:
                 self.heads.append(head)
                 body = self.body if "/v1/nodes" in head else b""
                 lines = [f"HTTP/1.1 {self.status}", f"content-length: {len(body)}", f"x-zl-load: {self.load}"]
-                connection.sendall("\r\n".join([*lines, "x-zl-node: http://b:1", "", ""]).encode() + body)
+                self._send(connection, "\r\n".join([*lines, "x-zl-node: http://b:1", "", ""]).encode() + body)
+
+    def _send(self, connection: socket.socket, reply: bytes) -> None:
+        if not self.pause_s:
+            connection.sendall(reply)
+            return
+        self.wanted = reply
+        try:
+            for self.said in range(len(reply)):
+                connection.sendall(reply[self.said : self.said + 1])
+                time.sleep(self.pause_s)
+        except OSError:
+            self.left.set()
 
 
 @pytest.fixture
@@ -134,3 +149,10 @@ def test_nobody_is_there(asker, address) -> None:
 def test_members_of_the_load_that_are_not_known_are_passed_over() -> None:
     load = Load.parse("epoch=9; free=2;future=yes;next_ms=40")
     assert (load.free, load.next_ms, load.derate, load.epoch) == (2, 40, 1.0, 9)
+
+
+def test_a_node_that_speaks_a_byte_at_a_time_is_listened_to_no_longer_than_a_question_may_take(node) -> None:
+    node.pause_s = 0.02
+    assert Asker("http://a:1", timeout_s=0.2).ask(node.url, 7, named=True) is None
+    assert node.left.wait(5)
+    assert node.said < len(node.wanted)

@@ -9,9 +9,11 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
+from fake_servers import FakeNameServer
 
 from zerolayer.cluster.directory import Directory, DiscoveryError, Found
 from zerolayer.cluster.endpoint_slices import EndpointSlices
+from zerolayer.cluster.http_json import fetch
 from zerolayer.cluster.resolver import Resolver
 from zerolayer.cluster.sources import FORMS, sources
 from zerolayer.errors import StartupError
@@ -22,6 +24,11 @@ S = 1_000_000_000
 def look(text: str) -> Found:
     (source,) = sources([text])
     return source.look()
+
+
+def resolver(server: FakeNameServer, timeout_s: float = 1.0) -> Resolver:
+    host, _, port = server.address.partition(":")
+    return Resolver(((host, int(port)),), timeout_s=timeout_s)
 
 
 # What an operator may write
@@ -117,14 +124,30 @@ def test_a_forged_reply_is_passed_over(name_server) -> None:
     assert look(f"dns://llm:80?server={name_server.address}").addresses == ("http://10.0.0.1:80",)
 
 
-@pytest.mark.parametrize(("broken", "timeout_s", "asked"), [("silent", 0.05, 0), ("code", 0.5, 2)])
-def test_name_servers_that_do_not_answer_are_an_error_and_no_empty_list(name_server, broken, timeout_s, asked) -> None:
-    setattr(name_server, broken, 2)
-    host, _, port = name_server.address.partition(":")
-    resolver = Resolver(((host, int(port)),), timeout_s=timeout_s)
-    with pytest.raises(DiscoveryError, match="no name server"):
-        resolver.lookup("llm", 1)
-    assert len(name_server.asked) == asked  # a silent one keeps no note of it
+def test_name_servers_that_do_not_answer_are_an_error_and_no_empty_list(name_server) -> None:
+    name_server.silent = True
+    with pytest.raises(DiscoveryError, match="no name server answers"):
+        resolver(name_server, timeout_s=0.05).lookup("llm", 1)
+    assert name_server.ignored == 2  # the first question may have been lost
+
+
+@pytest.mark.parametrize("code", [1, 2, 4, 5])
+def test_a_name_server_that_says_that_it_failed_is_neither_waited_for_nor_asked_again(name_server, code) -> None:
+    name_server.code = code
+    with pytest.raises(DiscoveryError, match="says that it failed"):
+        resolver(name_server, timeout_s=60).lookup("llm", 1)
+    assert name_server.asked == [("llm", 1)]
+
+
+def test_the_second_name_server_is_asked_at_once_where_the_first_says_that_it_failed(name_server) -> None:
+    failing = FakeNameServer()
+    failing.code = 2
+    name_server.add("llm", 1, "10.0.0.1")
+    servers = resolver(failing).servers + resolver(name_server).servers
+    try:
+        assert [record.value for record in Resolver(servers, timeout_s=60).lookup("llm", 1)] == ["10.0.0.1"]
+    finally:
+        failing.close()
 
 
 def test_the_second_name_server_is_asked_where_the_first_is_gone(name_server) -> None:
@@ -326,3 +349,10 @@ def test_times_to_live_have_bounds(fresh_s, next_s) -> None:
 def test_a_node_in_two_sources_is_one() -> None:
     directory = Directory([Scripted(Found(("http://a:1", "http://b:1"))), Scripted(Found(("http://a:1",)))])
     assert directory.look(0) == ["http://a:1", "http://b:1"]
+
+
+def test_an_api_that_speaks_a_byte_at_a_time_is_not_listened_to_for_ever(api) -> None:
+    api.body, api.pause_s = {"names": ["node"] * 100}, 0.02
+    with pytest.raises(DiscoveryError, match="does not answer"):
+        fetch(api.url, "/", {}, timeout_s=0.2)
+    assert api.broken.wait(5)

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 from fake_servers import FakeNameServer
 
 from zerolayer import cli
-from zerolayer.cluster.question import Asker
+from zerolayer.cluster.http_get import Connection
 from zerolayer.model.derating import Derating
 
 PATH = "/v1/nodes"
@@ -198,18 +198,19 @@ def test_a_client_s_key_announces_nobody(serve, keys) -> None:
 
 
 def test_a_node_s_key_goes_only_where_the_operator_said(serve, keys, monkeypatch) -> None:
-    shown = []
-    fetch = Asker._fetch
+    asked = set()
+    get = Connection.get
 
-    def watched(self, connection, *, named):
-        shown.append((connection.port, named))
-        return fetch(self, connection, named=named)
+    def watched(self, path, headers, *rest):
+        asked.add((self.base, path, "authorization" in headers))
+        return get(self, path, headers, *rest)
 
-    monkeypatch.setattr(Asker, "_fetch", watched)
+    monkeypatch.setattr(Connection, "get", watched)
     settings = {"key_set": keys["set"], "node_key": keys["file"]}
     first = serve(**settings)
     second = serve(**settings, peers=url(first))
-    expect_soon(lambda: {(first.port, True), (second.port, False)} <= set(shown))
+    expect_soon(lambda: {(url(first), PATH, True), (url(second), PATH, False)} <= asked)
+    assert (url(second), PATH, True) not in asked
 
 
 def test_metrics_count_the_nodes_by_their_states(serve) -> None:

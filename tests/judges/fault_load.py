@@ -1,4 +1,4 @@
-"""Four nodes of the mock engine with a ledger each, and as many callers as they have slots; what came of it."""
+"""Nodes with a ledger each, and as many callers as they have slots; what came of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from reference.server import free_port, ready_soon
@@ -19,34 +19,37 @@ from zerolayer.client.answer import Answer
 from zerolayer.client.errors import BadReply, CutStream
 
 TOKENS, SLOTS, NODES = 8, 4, 4
-STEP_US = 5000
+MOCK = ("--engine", "mock:step_us=5000")  # steps that sleep, so that four nodes on two cores have a capacity each
 DEADLINE_MS = 20_000
 PATIENCE_S = 60.0
 
 
 class Node:
-    """A server process; it keeps its port and its ledger when it is started again."""
+    """A server process with these flags; it keeps its port and its ledger when it is started again."""
 
-    def __init__(self, ledger: Path, *more: str) -> None:
+    def __init__(self, ledger: Path, *flags: str) -> None:
         self.ledger, self.port = ledger, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._more = more
+        self._flags = flags
         self.start()
 
     def start(self) -> None:
         """Begin to start; ``wait`` ends when it is ready."""
-        command = [sys.executable, "-m", "zerolayer", "serve", "--engine", f"mock:step_us={STEP_US}"]
-        command += ["--slots", str(SLOTS), "--port", str(self.port), "--admin", f"127.0.0.1:{free_port()}"]
-        command += ["--ledger", str(self.ledger), *self._more]
+        command = [sys.executable, "-m", "zerolayer", "serve", "--slots", str(SLOTS), "--port", str(self.port)]
+        command += ["--admin", f"127.0.0.1:{free_port()}", "--ledger", str(self.ledger), *self._flags]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def wait(self) -> None:
         """Until it is ready."""
         assert ready_soon(self._process, self.port)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal that does not end it."""
+        self._process.send_signal(number)
+
     def end(self, number: signal.Signals) -> int:
         """Its exit code (negative: the signal that ended it)."""
-        self._process.send_signal(number)
+        self.signal(number)
         return self._process.wait(30)
 
     def up(self) -> None:
@@ -74,8 +77,15 @@ class Node:
 
 @contextlib.contextmanager
 def running_nodes(folder: Path, count: int = NODES, first: tuple[str, ...] = ()) -> Iterator[list[Node]]:
-    """Nodes that are ready, each on free ports of loopback; the flags ``first`` are for the first one only."""
-    nodes = [Node(folder / f"ledger{number}", *(first if number == 0 else ())) for number in range(count)]
+    """Nodes of the mock engine; the flags ``first`` are for the first one only."""
+    with started([(*MOCK, *(first if number == 0 else ())) for number in range(count)], folder) as nodes:
+        yield nodes
+
+
+@contextlib.contextmanager
+def started(flags: Sequence[tuple[str, ...]], folder: Path) -> Iterator[list[Node]]:
+    """A node for each of ``flags``, each on free ports of loopback, all ready."""
+    nodes = [Node(folder / f"ledger{number}", *each) for number, each in enumerate(flags)]
     try:
         for node in nodes:
             node.wait()
@@ -130,5 +140,6 @@ class Load:
 
 
 async def ask(client: AsyncClient) -> Answer:
-    """One answer."""
-    return await client.generate("One two three", max_tokens=TOKENS, deadline_ms=DEADLINE_MS).answer()
+    """One answer, the same from every node."""
+    stream = client.generate("One two three", max_tokens=TOKENS, temperature=0.0, deadline_ms=DEADLINE_MS)
+    return await stream.answer()

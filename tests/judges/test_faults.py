@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -21,8 +20,8 @@ from typing import Any
 import pytest
 
 from cluster.fake_servers import FakeNameServer
-from judges.fault_load import Load, Node, ask, running_nodes
-from judges.relay import Relay
+from judges.fault_load import SLOTS, Load, Node, ask, running_nodes
+from judges.relay import Damage, Relay
 from zerolayer import AsyncClient
 from zerolayer.client.retry import RetryPolicy
 
@@ -72,24 +71,13 @@ def test_a_node_that_is_ten_times_as_slow_fails_no_call_and_gets_fewer(nodes: li
 def test_replies_that_are_corrupted_are_reported_or_asked_for_elsewhere_and_none_is_taken_for_an_answer(
     nodes: list[Node],
 ) -> None:
-    chance = random.Random(1)
-
-    def flip(piece: bytes) -> bytes:
-        """One byte of some pieces is wrong, where that can be told: framing, names, and what makes no UTF-8."""
-        word, bit = chance.choice([(b"data: ", 0x02), (b"choices", 0x02), (b'"text"', 0x80), (b"HTTP/1.1 200", 0x01)])
-        place = piece.find(word)
-        if place < 0 or chance.random() < 0.8:
-            return piece
-        place += chance.randrange(1, 4)
-        return piece[:place] + bytes([piece[place] ^ bit]) + piece[place + 1 :]
-
     async def run() -> None:
         async with Relay(nodes[0].url) as broken:
             urls = [broken.url, *(node.url for node in nodes[1:])]
             async with AsyncClient(urls, retry=PATIENT, protocol="json") as client:
                 load = Load(client, await _expected(nodes))
                 await load.reach(40)
-                broken.change = flip
+                broken.change = Damage()
                 async with asyncio.timeout(60):
                     while broken.changed < 30:
                         await load.reach(10)
@@ -135,7 +123,33 @@ def test_a_node_that_is_killed_costs_the_streams_it_cut_and_nothing_is_executed_
             await load.stop()
             statistics = client.statistics
             assert (statistics.failed, load.bad, load.wrong) == (0, 0, [])
-            assert load.cut == statistics.cut <= 4  # what its slots held
+            assert load.cut == statistics.cut <= SLOTS
+            return statistics.answered, statistics.cut, statistics.unanswered
+
+    expected = asyncio.run(_expected(nodes))
+    before = _executed(nodes)
+    answered, cut, unanswered = asyncio.run(run())
+    assert answered - cut <= _executed(nodes) - before <= answered + unanswered
+
+
+def test_a_node_that_hangs_costs_the_streams_it_held_and_nothing_is_executed_twice_unnoticed(nodes: list[Node]) -> None:
+    """Which of its connections are dead is found out by what does not come back within two seconds."""
+
+    async def run() -> tuple[int, int, int]:
+        urls = [node.url for node in nodes]
+        async with AsyncClient(urls, retry=PATIENT, answer_within_s=2.0, dead_after_s=2.0) as client:
+            load = Load(client, expected)
+            await load.reach(60)
+            nodes[0].signal(signal.SIGSTOP)
+            counted = load.answers.copy()
+            await load.reach(60, *urls[1:])
+            assert (load.answers - counted)[urls[0]] <= SLOTS  # what had been read already
+            nodes[0].signal(signal.SIGCONT)
+            await load.reach(5, urls[0])
+            await load.stop()
+            statistics = client.statistics
+            assert (statistics.failed, load.bad, load.wrong) == (0, 0, [])
+            assert load.cut == statistics.cut <= SLOTS
             return statistics.answered, statistics.cut, statistics.unanswered
 
     expected = asyncio.run(_expected(nodes))

@@ -11,8 +11,8 @@ from typing import Final, TextIO
 from zerolayer.check.errors import TargetError
 from zerolayer.check.screen import LATENCIES, Screen
 from zerolayer.client.address import Address, Patience
+from zerolayer.client.blocking import get
 from zerolayer.client.errors import BrokenReply
-from zerolayer.client.transport import get
 
 _SILENCE_S: Final = 10.0  # a moment comes several times a second
 _VERSION: Final = 1  # of the lines of JSON

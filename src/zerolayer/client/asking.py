@@ -209,7 +209,7 @@ class Asker:
         self, node: str, method: str, path: str, headers: dict[str, str], body: bytes, patience: Patience
     ) -> Exchange:
         service = self._service
-        address = service.addresses[node]
+        address = service.address(node)
         exchange = await self._connections.send(address, method, path, headers, body, patience)
         if service.heard(exchange.headers):
             self._connections.knows(address)
@@ -223,7 +223,7 @@ class Asker:
             exchange = await self.fetch(node, NODES, {}, patience)
             body = await read_all(exchange, patience)
             if exchange.status == 200:
-                self._service.take_peers(peers(body))
+                self._connections.forget(self._service.take_peers(peers(body)))
 
     def _give_back(self, promises: list[Promise]) -> None:
         for promise in promises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +22,7 @@ from zerolayer.client.head import json_object, read_head, refused
 from zerolayer.client.http1 import CHECK
 from zerolayer.client.http2_connection import speaks_http2
 from zerolayer.client.json_form import JsonForm
-from zerolayer.client.options import CallOptions, ClientOptions, Protocol
+from zerolayer.client.options import CallOptions, ClientOptions, Protocol, check
 from zerolayer.client.request import Options, Question
 from zerolayer.client.retry import RetryPolicy
 from zerolayer.client.schema_form import GrpcForm, SchemaForm, encode
@@ -36,12 +37,14 @@ class AsyncClient:
     """A client of one server, or of several that serve the same model, for tasks of one event loop.
 
     The arguments are those of ``ClientOptions``. ``close``, or the end of an ``async with`` block, closes its
-    connections. Raises ``InvalidAddress``, and ``NotSupported`` for gRPC without the package ``hpack``.
+    connections, and so does throwing it away. Raises ``InvalidAddress``, and ``NotSupported`` for gRPC without the
+    package ``hpack``.
     """
 
     def __init__(
         self, base_url: str | Sequence[str] = "http://127.0.0.1:8000", **options: Unpack[ClientOptions]
     ) -> None:
+        check(options, ClientOptions)
         self._protocol: Protocol = options.get("protocol", "auto")
         if self._protocol == "grpc" and not speaks_http2():
             raise NotSupported("gRPC needs HTTP/2, and that the package hpack: pip install hpack.")
@@ -60,6 +63,7 @@ class AsyncClient:
         self._default_model: str | None = None
         self._vocabularies: dict[str, Held] = {}
         self._drafter = self.drafter()
+        weakref.finalize(self, self._connections.abandon).atexit = False
 
     @property
     def statistics(self) -> Statistics:
@@ -110,10 +114,12 @@ class AsyncClient:
 
     def chat(self, messages: Sequence[Mapping[str, str]], **options: Unpack[CallOptions]) -> AsyncTextStream:
         """Stream an answer to ``messages``, as ``Client.chat`` does. The call begins when the stream is used."""
+        check(options, CallOptions)
         return AsyncTextStream(self._service, partial(self._start, None, messages, options))
 
     def generate(self, prompt: str, **options: Unpack[CallOptions]) -> AsyncTextStream:
         """Stream how the model continues ``prompt``, without a chat template. Otherwise as ``chat``."""
+        check(options, CallOptions)
         return AsyncTextStream(self._service, partial(self._start, prompt, (), options))
 
     def draft(self, text: str, *, messages: Sequence[Mapping[str, str]] = (), model: str | None = None) -> None:

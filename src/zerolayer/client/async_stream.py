@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -22,11 +24,17 @@ class _Begun:
 
     opened: Opened
     reception: Reception
+    loop: asyncio.AbstractEventLoop
 
     def end(self) -> None:
         """Leave the reply. Idempotent."""
         self.opened.close()
         self.reception.over()
+
+    def leave(self) -> None:
+        """The same before the answer's end, which nobody waits for. Idempotent."""
+        self.reception.left = True
+        self.end()
 
 
 class AsyncTextStream(AsyncIterator[str]):
@@ -89,10 +97,19 @@ class AsyncTextStream(AsyncIterator[str]):
 
     async def close(self) -> None:
         """Leave the reply. Idempotent."""
+        self.leave()
+
+    def leave(self) -> None:
+        """What ``close`` does; to be called on the event loop."""
         self._left = True
         if self._begun is not None:
-            self._begun.reception.left = True
-            self._begun.end()
+            self._begun.leave()
+
+    def __del__(self) -> None:
+        """Whoever throws it away unread leaves the reply, too; perhaps on another thread."""
+        if self._begun is not None and not (self._over or self._left):
+            with suppress(RuntimeError):  # the loop is closed, and its connections with it
+                self._begun.loop.call_soon_threadsafe(self._begun.leave)
 
     async def open(self) -> None:
         """Send the request, unless that was done; return when the answer begins. Raises as ``Client.chat`` does."""
@@ -125,7 +142,7 @@ class AsyncTextStream(AsyncIterator[str]):
     async def _open(self) -> _Begun:
         if self._begun is None:
             going, opened = await self._start()
-            self._begun = _Begun(opened, Reception(self._service, going))
+            self._begun = _Begun(opened, Reception(self._service, going), asyncio.get_running_loop())
             self._begun.reception.left = self._left
         return self._begun
 

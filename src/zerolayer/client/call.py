@@ -5,6 +5,7 @@
 | a refusal with a booking | a node that would start earlier, else the booked time; the later booking of two is left |
 | a refusal without one | a booking that is held, else a node that would start now, else a backoff (budget) |
 | a refusal that forbids a retry here | if there is no slot, a node that would start in time; else the end |
+| 422: too slow for it | one other node, whose measured speed may be another; a booking that is held; else the end |
 | 503 | a node not asked yet, else as above; the node is left out until the time it told |
 | nothing listens | a node not asked yet, else whichever may be tried first; the node is left out for a pause |
 | the connection broke, or brought no HTTP | the same, but drawn from the budget, and counted as ``unanswered`` |
@@ -25,6 +26,7 @@ from zerolayer.client.retry import NS_PER_MS, RetryBudget, RetryPolicy, backoff_
 from zerolayer.client.statistics import Attempts, Tally
 from zerolayer.wire.load import Load
 
+INFEASIBLE: Final = 422  # the status of a request that a node could not do in time even if it were idle
 AWAY_NS: Final = 1_000_000_000  # how long a node is left out that says 503 and no time
 LOOK_NS: Final = 20_000_000  # between two looks whether a node is back that another call is trying
 
@@ -107,6 +109,7 @@ class Call:
         self._wait_until_ns: int | None = None
         self._guesses = 0
         self._given_up: GiveUp | None = None
+        self._too_slow = False  # a node said so
         self._move: str | None = None
         self._asked = ""
         self._hedge: str | None = None
@@ -279,7 +282,11 @@ class Call:
         """The node will not serve this; where only slots are lacking, another one may, or one has booked it."""
         if status == 429 and self._earlier(now_ns, self._end_ns):
             return None
-        if status == 429 and self._promise is not None:
+        if status == INFEASIBLE and not self._too_slow:
+            self._too_slow = True
+            if self._elsewhere(now_ns):
+                return None
+        if status in (429, INFEASIBLE) and self._promise is not None:
             return self._booking_or_guess(now_ns, None)
         return self._give_up(GiveUp.FINAL)
 

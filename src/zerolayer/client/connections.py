@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,11 +72,24 @@ class Connections:
             address, address.request(method, path, headers, body), patience, *connection
         )
 
+    def forget(self, addresses: Iterable[Address]) -> None:
+        """These servers are no more; nothing is under way there."""
+        for address in addresses:
+            self._known.discard(address)
+            if (pool := self._pools.pop(address, None)) is not None:
+                pool.close()
+
     def close(self) -> None:
         """Close all that are open."""
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
+
+    def abandon(self) -> None:
+        """Their client was thrown away, perhaps on another thread: close them on their loop, if that still runs."""
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.close)
 
     def _pool(self, address: Address) -> _Pool:
         loop = asyncio.get_running_loop()

@@ -19,6 +19,7 @@ FRESH_NS: Final = 1_000_000_000  # an older word is no reason to look beyond a b
 GAIN_NS: Final = 20_000_000  # nor is a start that is hardly earlier
 FIRST_PAUSE_NS: Final = 100_000_000
 LONGEST_PAUSE_NS: Final = 1_000_000_000  # a node that is back is found within this time
+FORGET_NS: Final = 60_000_000_000  # one that left the list may come back; after so long nothing is known of it any more
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Node:
     out_until_ns: int = 0
     probing: bool = False
     listed: bool = True  # one of the nodes that there are now, as far as is known
+    left_ns: int = 0  # since when it is none of them
 
     def start_in_ns(self, now_ns: int) -> int:
         """How long until a request that is sent now would start, as far as is known."""
@@ -62,7 +64,7 @@ class Node:
 
 
 class Nodes:
-    """The nodes of one client, by name, in the order given. One writer at a time.
+    """The nodes of one client, by name, in the order given. One writer at a time. ``names`` are never forgotten.
 
     ``sent`` begins an attempt, ``heard`` tells of its reply's head, or ``lost`` that there was none; after ``heard``
     comes ``ended``.
@@ -70,6 +72,7 @@ class Nodes:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._nodes = {name: Node(name) for name in names}
+        self._given = frozenset(names)
         self.known = False  # whether any has ever answered
 
     def __getitem__(self, name: str) -> Node:
@@ -83,12 +86,26 @@ class Nodes:
         """The names of the nodes that there are now."""
         return [node.name for node in self._nodes.values() if node.listed]
 
-    def update(self, names: Sequence[str]) -> None:
-        """The nodes that there are now. One that is not among them is asked only where no other one can be."""
+    def update(self, names: Sequence[str], now_ns: int) -> list[str]:
+        """The nodes that there are now. One that is not among them is asked only where no other one can be.
+
+        Those that left a minute ago, and have nothing under way, are forgotten and returned.
+        """
+        there = frozenset(names)
         for name in names:
             self._nodes.setdefault(name, Node(name))
         for node in self._nodes.values():
-            node.listed = node.name in names
+            if node.listed and node.name not in there:
+                node.left_ns = now_ns
+            node.listed = node.name in there
+        gone = [node.name for node in self._nodes.values() if self._is_gone(node, now_ns)]
+        for name in gone:
+            del self._nodes[name]
+        return gone
+
+    def _is_gone(self, node: Node, now_ns: int) -> bool:
+        kept = node.listed or node.running > 0 or node.name in self._given
+        return not kept and now_ns - node.left_ns >= FORGET_NS
 
     def told(self, name: str, told_ns: int, load: Load) -> None:
         """Somebody else knows what this node said then; what it said to us since counts more."""
@@ -136,8 +153,8 @@ class Nodes:
         return min(node.out_until_ns for node in self._nodes.values())
 
     def sent(self, name: str) -> None:
-        """A request goes to the node."""
-        node = self._nodes[name]
+        """A request goes to the node, which may have been forgotten since it booked it."""
+        node = self._nodes.setdefault(name, Node(name, listed=False))
         node.running += 1
         node.unheard += 1
         node.probing = node.failures > 0

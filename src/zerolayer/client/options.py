@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from zerolayer.client.freshness import Stamps
@@ -56,3 +56,10 @@ class CallOptions(TypedDict, total=False):
     """The call is over by then, counted from its beginning, waits and retries included; the server is told."""
     fresh: Stamps | None
     """How old the input is, and may be."""
+
+
+def check(given: Mapping[str, object], known: type[ClientOptions] | type[CallOptions]) -> None:
+    """Raises ``TypeError`` for an option that there is not, as a function with these arguments would."""
+    unknown = given.keys() - known.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"there is no option {min(unknown)!r}; {known.__name__} has {', '.join(known.__annotations__)}")

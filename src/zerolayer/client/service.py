@@ -76,8 +76,8 @@ class Service:
         addresses = [Address.parse(url, key) for url in ([urls] if isinstance(urls, str) else urls)]
         if not addresses:
             raise InvalidAddress("There is no address. Name at least one, such as http://127.0.0.1:8000.")
-        self.addresses = {str(address): address for address in addresses}
-        self.nodes = Nodes(list(self.addresses))
+        self._addresses = {str(address): address for address in addresses}
+        self.nodes = Nodes(list(self._addresses))
         self.tally = Tally()
         self.clocks = clocks
         self.limits = limits
@@ -107,8 +107,12 @@ class Service:
         return self.begin(ask, going.begun_ns, going.end_ns)
 
     def headers(self, going: Going, ticket: str | None) -> dict[str, str]:
-        """The headers of one attempt. What is left of a deadline travels along, so that the server can keep it."""
-        headers = dict(going.ask.headers)
+        """The headers of one attempt. What is left of a deadline travels along, so that the server can keep it.
+
+        So does how often the call has waited: a server sends nobody to the end again who has, and takes nobody who has
+        not for the one whose words are the same.
+        """
+        headers = {**going.ask.headers, "x-zl-retry-count": str(going.call.attempts.waits)}
         if going.end_ns is not None:
             left_ms = (going.end_ns - self.clocks.monotonic_ns()) // NS_PER_MS
             headers["x-zl-deadline-ms"] = str(max(1, left_ms))
@@ -129,8 +133,16 @@ class Service:
         self._epoch = load.epoch
         return True
 
-    def take_peers(self, peers: Sequence[Peer]) -> None:
-        """The nodes that there are now. Addresses that are none, or less safe than the client's own, are left out."""
+    def address(self, name: str) -> Address:
+        """Where the node of this name is, and the key to show it."""
+        known = self._addresses.get(name)  # one that is forgotten may still be waited for, since it booked a slot
+        return Address.parse(name, self._key) if known is None else known
+
+    def take_peers(self, peers: Sequence[Peer]) -> list[Address]:
+        """The nodes that there are now; those that are forgotten.
+
+        Addresses that are none, or less safe than the client's own, are left out.
+        """
         now_ns, listed = self.clocks.monotonic_ns(), []
         for peer in peers:
             try:
@@ -138,14 +150,15 @@ class Service:
             except InvalidAddress:
                 continue
             if address.scheme == "https" or not self._secure:
-                self.addresses.setdefault(str(address), address)
+                self._addresses.setdefault(str(address), address)
                 listed.append((str(address), peer))
         if not listed:
-            return
-        self.nodes.update([name for name, _ in listed])
+            return []
+        gone = self.nodes.update([name for name, _ in listed], now_ns)
         for name, peer in listed:
             if peer.load is not None:
                 self.nodes.told(name, now_ns - peer.age_ns, peer.load)
+        return [self._addresses.pop(name) for name in gone if name in self._addresses]
 
     def until_answer(self, end_ns: int | None) -> Patience:
         """How long to wait for the head of a reply."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterator
 from queue import SimpleQueue
@@ -11,11 +10,13 @@ from typing import Self
 
 from zerolayer.client.answer import Answer, Outcome
 from zerolayer.client.async_stream import AsyncTextStream
-from zerolayer.client.errors import ClientError
+from zerolayer.client.errors import ClientError, CutStream
 from zerolayer.client.portal import Portal
+from zerolayer.client.reception import CLOSED
 from zerolayer.client.statistics import Attempts
 
 _End = ClientError | None
+_Reads = SimpleQueue[list[str] | _End]
 
 
 class TextStream(Iterator[str]):
@@ -29,11 +30,11 @@ class TextStream(Iterator[str]):
     def __init__(self, portal: Portal, stream: AsyncTextStream) -> None:
         self._portal = portal
         self._stream = stream
-        self._reads: SimpleQueue[list[str] | _End] = SimpleQueue()
+        self._reads: _Reads = SimpleQueue()
         self._pieces: deque[str] = deque()
         self._over = False
         self._complete = False
-        portal.call(self._start)
+        self._pumping = portal.begin(_pump(stream, self._reads))
 
     @property
     def outcome(self) -> Outcome | None:
@@ -80,16 +81,23 @@ class TextStream(Iterator[str]):
             self._over = True
             self._portal.run(self._stream.close())
 
-    def _start(self) -> None:
-        self._pump_task = asyncio.get_running_loop().create_task(self._pump())
+    def __del__(self) -> None:
+        """Whoever throws it away unread leaves the reply, too."""
+        if not self._over:
+            self._portal.tell(self._stream.leave)
 
-    async def _pump(self) -> None:
-        """Everything that comes is passed on at once: an answer is as long as ``max_tokens`` at most."""
-        end: _End = None
-        try:
-            while pieces := await self._stream.read():
-                self._reads.put(pieces)
-        except ClientError as error:
-            end = error
-        finally:
-            self._reads.put(end)
+
+async def _pump(stream: AsyncTextStream, reads: _Reads) -> None:
+    """Everything that comes is passed on at once: an answer is as long as ``max_tokens`` at most.
+
+    It does not refer to the ``TextStream``, which may be thrown away.
+    """
+    end: _End = CutStream(CLOSED)  # until it is known how it ended
+    try:
+        while pieces := await stream.read():
+            reads.put(pieces)
+        end = None
+    except ClientError as error:
+        end = error
+    finally:
+        reads.put(end)

@@ -36,7 +36,11 @@ class Kind(IntEnum):
 
 
 class MessageError(ValueError):
-    """Bytes that are no reply to the question, or one that says that the server failed."""
+    """Bytes that are no reply to the question."""
+
+
+class ServerFailed(MessageError):
+    """A reply to the question that says that this server cannot, or will not, answer it (RFC 1035, RCODE)."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,18 @@ def question(number: int, name: str, kind: Kind) -> bytes:
 
 
 def read_reply(data: bytes, asked: bytes) -> Reply:
-    """The reply to ``asked``. Raises ``MessageError``."""
+    """The reply to ``asked``. Raises ``MessageError``, and of its kinds ``ServerFailed``."""
     try:
         number, flags, questions, answers, _, _ = _HEAD.unpack_from(data)
-        if number != _HEAD.unpack_from(asked)[0] or not flags & _REPLY or questions != 1:
+        failed = flags & _CODE not in (0, _NO_SUCH_NAME)
+        if number != _HEAD.unpack_from(asked)[0] or not flags & _REPLY:
             raise MessageError("not a reply to this question")
-        if flags & _CODE not in (0, _NO_SUCH_NAME):
-            raise MessageError("the name server failed or refused")
         end = len(asked)
-        if data[_HEAD.size : end].lower() != asked[_HEAD.size :].lower():
+        repeated = questions == 1 and data[_HEAD.size : end].lower() == asked[_HEAD.size :].lower()
+        if not (repeated or (failed and questions == 0)):  # a server that cannot read a question does not repeat it
             raise MessageError("a reply to another question")
+        if failed:
+            raise ServerFailed("the name server failed or refused")
         records = []
         for _ in range(answers):
             record, end = _read_record(data, end)

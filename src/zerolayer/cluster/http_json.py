@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import ssl
+import time
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from zerolayer.cluster.directory import DiscoveryError
+from zerolayer.cluster.http_get import FAILURES, Connection, TooLarge
 
 _TIMEOUT_S: Final = 3.0
 _MOST_BYTES: Final = 16 << 20
 
 
-def fetch(base: str, path: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None) -> Any:
+def fetch(
+    base: str,
+    path: str,
+    headers: Mapping[str, str],
+    tls: ssl.SSLContext | None = None,
+    timeout_s: float = _TIMEOUT_S,
+) -> Any:
     """What ``GET path`` gives. ``base`` is ``http(s)://host:port``. Raises ``DiscoveryError``."""
-    where = urlsplit(base)
-    connection: http.client.HTTPConnection
-    if where.scheme == "https":
-        connection = http.client.HTTPSConnection(where.hostname or "", where.port, timeout=_TIMEOUT_S, context=tls)
-    else:
-        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=_TIMEOUT_S)
+    connection = Connection(base, tls)
     try:
-        connection.request("GET", path, headers={"accept": "application/json", **headers})
-        reply = connection.getresponse()
-        body = reply.read(_MOST_BYTES + 1)
-        if reply.status != 200:
-            raise DiscoveryError(f"the API answers with status {reply.status}")
-        if len(body) > _MOST_BYTES:
-            raise DiscoveryError(f"the API's answer is larger than {_MOST_BYTES >> 20} MB")
-        return json.loads(body)
-    except (OSError, http.client.HTTPException):
+        end_s = time.monotonic() + timeout_s
+        reply = connection.get(path, {"accept": "application/json", **headers}, _MOST_BYTES, end_s)
+    except TooLarge:
+        raise DiscoveryError(f"the API's answer is larger than {_MOST_BYTES >> 20} MB") from None
+    except FAILURES:
         raise DiscoveryError("the API does not answer") from None
-    except (ValueError, RecursionError):
-        raise DiscoveryError("the API's answer is no JSON") from None
     finally:
         connection.close()
+    if reply.status != 200:
+        raise DiscoveryError(f"the API answers with status {reply.status}")
+    try:
+        return json.loads(reply.body)
+    except (ValueError, RecursionError):
+        raise DiscoveryError("the API's answer is no JSON") from None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from zerolayer.cluster.directory import DiscoveryError
-from zerolayer.cluster.dns_message import Kind, MessageError, Record, Reply, question, read_reply
+from zerolayer.cluster.dns_message import Kind, MessageError, Record, Reply, ServerFailed, question, read_reply
 
 _PORT: Final = 53
 _DATAGRAM_BYTES: Final = 4096
@@ -55,7 +55,10 @@ class Resolver:
         )
 
     def lookup(self, name: str, kind: Kind) -> tuple[Record, ...]:
-        """The records of this kind; none where the name has none. Raises ``DiscoveryError`` when nobody answers."""
+        """The records of this kind; none where the name has none.
+
+        Raises ``DiscoveryError`` when nobody answers, or all say that they cannot.
+        """
         for full in self._names(name):
             records = self._records(full, kind)
             if records:
@@ -77,15 +80,18 @@ class Resolver:
         return tuple(_belonging(reply.records, name.rstrip(".").lower(), kind))
 
     def _ask(self, asked: bytes) -> Reply:
-        """The first answer of any server."""
+        """The first answer of any server. One that says that it cannot answer is not asked again."""
+        servers = list(self.servers)
         for _ in range(_ATTEMPTS):
-            for server in self.servers:
+            for server in list(servers):
                 try:
                     reply = self._over_udp(server, asked)
                     return self._over_tcp(server, asked) if reply.truncated else reply
+                except ServerFailed:
+                    servers.remove(server)
                 except (OSError, MessageError):
                     continue
-        raise DiscoveryError("no name server answers")
+        raise DiscoveryError("no name server answers" if servers else "every name server says that it failed")
 
     def _over_udp(self, server: Server, asked: bytes) -> Reply:
         """Raises ``OSError``, ``MessageError``."""
@@ -98,18 +104,34 @@ class Resolver:
                 client.settimeout(left_s)
                 try:
                     return read_reply(client.recv(_DATAGRAM_BYTES), asked)
+                except ServerFailed:
+                    raise
                 except MessageError:
                     continue  # of an earlier question, or a forgery; the true one may still come
         raise TimeoutError
 
     def _over_tcp(self, server: Server, asked: bytes) -> Reply:
         """Raises ``OSError``, ``MessageError``."""
+        end_s = time.monotonic() + self.timeout_s
         with socket.create_connection(server, timeout=self.timeout_s) as client:
             client.sendall(struct.pack("!H", len(asked)) + asked)
-            with client.makefile("rb") as stream:
-                head = stream.read(2)
-                length = int.from_bytes(head) if len(head) == 2 else 0
-                return read_reply(stream.read(length), asked)
+            length = int.from_bytes(_read(client, 2, end_s))
+            return read_reply(_read(client, length, end_s), asked)
+
+
+def _read(client: socket.socket, size: int, end_s: float) -> bytes:
+    """The next ``size`` bytes; fewer at the end of the connection. Raises ``OSError``, after ``end_s`` too."""
+    data = b""
+    while len(data) < size:
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        client.settimeout(left_s)
+        piece = client.recv(size - len(data))
+        if not piece:
+            break
+        data += piece
+    return data
 
 
 def _belonging(records: Sequence[Record], name: str, kind: Kind) -> Iterable[Record]:

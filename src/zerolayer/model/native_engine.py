@@ -106,6 +106,7 @@ class NativeEngine:
             chunk_tokens=chunk_tokens,
             vocabulary=config.vocabulary,
             memory_bytes=native.bytes,
+            rings=True,
             notes=(*notes, *pinning, f"{native.bytes >> 20} MB of memory, taken at start", page_note(native.bytes)),
         )
         kept = PrefixCache(entries=prefixes, entry_tokens=prefix_tokens, salt_share=salt_share)
@@ -172,7 +173,7 @@ class NativeEngine:
         if masks.used:
             masks.fill(self._rows_to_sample(plan))
         try:
-            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens)
+            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens, plan.bell)
         except ValueError as error:
             raise EngineFailed(f"The engine refused a step: {error}.") from None
         tokens = [

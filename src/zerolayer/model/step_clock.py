@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 import msgspec
 
 from zerolayer.errors import EngineFailed, StartupError, ZerolayerError
+from zerolayer.model.bell import Bell
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan, chunk_of
 from zerolayer.model.heartbeat import Heartbeat
@@ -76,8 +77,10 @@ class StepClock:
         programs: Programs | None = None,
         heartbeat: Heartbeat | None = None,
         recorder: Recorder | None = None,
+        bell: Bell | None = None,
     ) -> None:
         self._engine = engine
+        self._bell = bell
         self._deliver = deliver
         self._clock_ns = clock_ns
         self._cost = cost
@@ -85,6 +88,7 @@ class StepClock:
         self._heartbeat = heartbeat
         self._recorder = recorder
         info = engine.describe()
+        self._rings = info.rings
         self._chunk_tokens = info.chunk_tokens
         self._service_slot = info.slots  # one more than requests have: the engine's own
         self._mailbox: SimpleQueue[_Admit | _Cancel | _Probe | _Stop] = SimpleQueue()
@@ -183,17 +187,24 @@ class StepClock:
                 now = self._clock_ns()
                 self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
 
-    def _tell(self) -> None:
+    def _tell(self, *, stepping: bool = False) -> int:
         """Send the reports, then close the slots that they release: what is kept of their prompts is copied there.
+
+        Returns the bell that the step that follows (``stepping``) is to ring; -1: nobody is to be woken any more.
 
         Nobody can give such a slot new work before the next look into the mailbox, which comes after this.
         """
         reports, self._outbox = self._outbox, []
         for report in reports:
             self._deliver(report)
+        bell = self._bell if reports else None
+        if bell is not None and not (stepping and self._rings and not self._closing):
+            bell.ring()
+            bell = None
         closing, self._closing = self._closing, []
         for slot in closing:
             self._engine.close(slot)
+        return -1 if bell is None else bell.fd
 
     def _empty_mailbox(self, *, block: bool) -> None:
         try:
@@ -290,7 +301,9 @@ class StepClock:
         plan = self._plan()
         rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
         program = self._registry.covering(self._programs[slot] for slot in rows)
-        self._tell()
+        bell = self._tell(stepping=True)
+        if bell >= 0:
+            plan = StepPlan(plan.decode, plan.prefill_slot, plan.prefill_tokens, bell)
         started = self._step_began_ns = self._clock_ns()
         try:
             tokens = self._engine.step(plan)

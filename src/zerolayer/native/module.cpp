@@ -5,6 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <sys/eventfd.h>
+
 #include <chrono>
 
 #include "cpu.hpp"
@@ -187,7 +189,7 @@ NB_MODULE(_native, m) {
       .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
-      .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens) {
+      .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens, int bell) {
         // Not a vector of our own: nothing is allocated in a step but what Python gets back.
         const size_t rows = nb::len(decode);
         if (rows > size_t(e.limits().slots)) throw std::invalid_argument("more decode rows than slots");
@@ -195,10 +197,11 @@ NB_MODULE(_native, m) {
         const std::vector<zl::Sampled>* sampled;
         {
           nb::gil_scoped_release release;
+          if (bell >= 0) eventfd_write(bell, 1);  // whoever wakes up finds the interpreter free
           sampled = &e.step(e.plan(), int(rows), prefill_slot, prefill_tokens);
         }
         return to_python(*sampled);
-      }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a)
+      }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a, "bell"_a = -1)
       .def("scored", [](const zl::Engine& e) {
         nb::list out;
         for (const zl::Choice& choice : e.scored()) out.append(to_python(choice));

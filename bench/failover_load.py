@@ -1,0 +1,186 @@
+"""The load of ``failover.py``: as many callers as there are slots, one fault in the middle, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from failover_faults import SLOTS, Fault, Struck
+
+from zerolayer import AsyncClient
+from zerolayer.client.errors import BadReply, ClientError, CutStream, Refused
+
+DEADLINE_MS = 3000
+TOKENS = 16
+PATIENCE_S = 1.0  # for a reply to begin, and for a sign of life of whoever answers
+SETTLE_S, BEFORE_S, AFTER_S, OWN_S = 2.0, 5.0, 8.0, 6.0
+LOSS = 0.05  # of the rate before, beyond what the fault itself takes
+RECOVERY_S = 2.0
+_WINDOW_S, _STEP_S = 0.5, 0.1
+
+
+@dataclass
+class Run:
+    """What happened; times are seconds from the beginning of the load. A fault lasts from ``fault_s`` to ``over_s``."""
+
+    way: str
+    fault: str
+    real: bool
+    share: float
+    lasts: bool
+    fault_s: float = SETTLE_S + BEFORE_S
+    over_s: float = 0.0
+    end_s: float = 0.0
+    own_req_s: float | None = None  # of the survivor alone
+    ends: list[tuple[float, str]] = field(default_factory=list)  # when a call ended, and how
+    worst_ms: float = 0.0  # of those that were answered
+    causes: Counter[str] = field(default_factory=Counter)  # of those that failed
+    answered: int = 0
+    lost: int = 0  # calls that failed before there was an answer
+    unanswered: int = 0  # were sent again, and counted
+    executed: int = 0
+
+    def rate(self, begin_s: float, end_s: float) -> float:
+        """Whole answers a second."""
+        return sum(how == "ok" and begin_s <= at < end_s for at, how in self.ends) / (end_s - begin_s)
+
+    def row(self) -> dict[str, Any]:
+        """Of the table."""
+        before = self.rate(SETTLE_S, self.fault_s)
+        rest = (self.fault_s, self.over_s) if self.lasts else (self.over_s + SETTLE_S, self.end_s)
+        after = self.rate(*rest)
+        usual = before if self.own_req_s is None else self.own_req_s
+        least = usual * (self.share - LOSS)
+        moments = [self.fault_s + step * _STEP_S for step in range(int((self.end_s - self.fault_s) / _STEP_S) - 5)]
+        back = next((at for at in moments if self.rate(at, at + _WINDOW_S) >= least), None)
+        counts = Counter(how for _, how in self.ends)
+        return {
+            "fault": self.fault,
+            "real": self.real,
+            "way": self.way,
+            "calls": len(self.ends),
+            **{how: counts[how] for how in ("ok", "cut", "damaged", "wrong", "failed")},
+            "causes": dict(self.causes),
+            "before_req_s": before,
+            "own_req_s": self.own_req_s,
+            "after_req_s": after,
+            "kept": after / usual if usual else 0.0,
+            "kept_wanted": self.share - LOSS,
+            "recovery_s": None if back is None else back - self.fault_s,
+            "recovery_wanted_s": RECOVERY_S,
+            "asked_again": self.unanswered,
+            "executed": self.executed,
+            "twice_unnoticed": max(0, self.executed - self.answered - self.unanswered - self.lost),
+            "worst_ms": self.worst_ms,
+        }
+
+    def bins(self, bin_s: float) -> list[Counter[str]]:
+        """How many calls ended how, by time."""
+        bins = [Counter[str]() for _ in range(int(self.end_s / bin_s) + 1)]
+        for at, how in self.ends:
+            if at < self.end_s:
+                bins[int(at / bin_s)][how] += 1
+        return bins
+
+
+def new_client(urls: Sequence[str], fault: Fault) -> AsyncClient:
+    """Of several nodes, or of the proxy before them, which is the one to lose patience with a node there."""
+    waits = {"answer_within_s": PATIENCE_S, "timeout_s": PATIENCE_S, "dead_after_s": PATIENCE_S}
+    return AsyncClient(urls, protocol=fault.protocol, **(waits if len(urls) > 1 else {}))
+
+
+class Load:
+    """``workers`` call without a pause from the moment it is made until ``stop``."""
+
+    def __init__(self, run: Run, client: AsyncClient, expected: str, workers: int) -> None:
+        self._run, self._client, self._expected = run, client, expected
+        self._begun_s = time.monotonic()
+        self._over = False
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(workers)]
+
+    @property
+    def now_s(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._begun_s
+
+    async def until(self, moment_s: float) -> None:
+        """Sleep; raises what broke a worker."""
+        await asyncio.sleep(max(0.0, moment_s - self.now_s))
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    async def stop(self) -> None:
+        """Until all calls have ended."""
+        self._over = True
+        await asyncio.gather(*self._tasks)
+
+    async def _work(self) -> None:
+        run = self._run
+        while not self._over:
+            sent = self.now_s
+            how, cause = await self._call()
+            run.ends.append((self.now_s, how))
+            if how == "ok":
+                run.worst_ms = max(run.worst_ms, (self.now_s - sent) * 1e3)
+            else:
+                run.causes[cause] += how == "failed"
+                await asyncio.sleep(0.01)  # whoever is refused at once must not spin
+
+    async def _call(self) -> tuple[str, str]:
+        """How one ended, and why it failed."""
+        try:
+            text = await ask(self._client)
+        except CutStream:
+            return "cut", ""
+        except BadReply:
+            return "damaged", ""
+        except Refused as error:
+            return "failed", f"{error.status_code} {error.error_code}"
+        except ClientError as error:
+            return "failed", type(error).__name__
+        return ("ok", "") if text == self._expected else ("wrong", "")
+
+
+async def ask(client: AsyncClient) -> str:
+    """One answer, the same from every node."""
+    stream = client.generate("One two three", max_tokens=TOKENS, temperature=0.0, deadline_ms=DEADLINE_MS)
+    return (await stream.answer()).text
+
+
+async def measure(run: Run, fault: Fault, struck: Struck, asked: Sequence[str]) -> None:
+    """Load ``asked`` (the nodes, or what stands before them), let the fault happen, and fill the run."""
+    workers = len(struck.urls) * SLOTS
+    async with new_client(struck.urls[1:2], fault) as client:
+        expected = await ask(client)
+        run.executed -= 1
+    if run.real:
+        alone = Run(run.way, run.fault, real=True, share=1.0, lasts=False)
+        async with new_client(struck.urls[1:2], fault) as client:
+            load = Load(alone, client, expected, workers)
+            await load.until(OWN_S)
+            run.own_req_s = alone.rate(SETTLE_S, OWN_S)
+            await load.stop()
+            _account(run, client)
+    async with new_client(asked, fault) as client:
+        load = Load(run, client, expected, workers)
+        await load.until(SETTLE_S)
+        struck.settled()
+        await load.until(run.fault_s)
+        await struck.strike()
+        run.over_s = max(load.now_s, run.fault_s + 2 * _STEP_S) if run.lasts else run.fault_s
+        run.end_s = run.over_s + AFTER_S
+        await load.until(run.end_s)
+        await load.stop()
+        _account(run, client)
+    run.executed += await asyncio.to_thread(struck.executed)
+
+
+def _account(run: Run, client: AsyncClient) -> None:
+    run.answered += client.statistics.answered
+    run.lost += client.statistics.failed
+    run.unanswered += client.statistics.unanswered
