@@ -346,9 +346,8 @@ class LoadLoop:
         if reply.status in (429, 503) and not reply.error:
             job.record.refusals += 1
             told = reply.retry_after_ms
-            job.record.attempts.append(
-                (job.sent_ns, self._clock_ns(), told if reply.booked and told is not None else -1.0)
-            )
+            booked_ms = told if reply.booked and told is not None else -1.0
+            job.record.attempts.append((job.sent_ns, self._clock_ns(), booked_ms))
             if self._retry and told is not None and job.record.refusals < self._attempts:
                 self._park(connection)
                 job.payload = job.payload.replace(

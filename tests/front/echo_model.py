@@ -93,6 +93,7 @@ class Loaded:
     name: str = "echo"
     shows: type[LastMessage] = LastMessage
     remember: Callable[[], None] = lambda: None
+    files: str = ""
     tool_format: ToolFormat = HERMES
     grammars: Grammars = field(init=False)
 

@@ -21,6 +21,7 @@ from zerolayer.model.bell import Bell
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan, chunk_of
 from zerolayer.model.heartbeat import Heartbeat
+from zerolayer.model.letters import Admit, Cancel, Probe, Stop
 from zerolayer.model.program import FULL, Programs
 from zerolayer.model.recorder import Recorder
 
@@ -46,23 +47,6 @@ class StepReport(msgspec.Struct, frozen=True):
     released: Sequence[int] = ()
     shared: Sequence[tuple[int, int]] = ()
     failure: ZerolayerError | None = None
-
-
-class _Admit(msgspec.Struct, frozen=True):
-    slot: int
-    generation: Generation
-
-
-class _Cancel(msgspec.Struct, frozen=True):
-    slot: int
-
-
-class _Probe(msgspec.Struct, frozen=True):
-    pass
-
-
-class _Stop(msgspec.Struct, frozen=True):
-    pass
 
 
 class StepClock:
@@ -91,7 +75,7 @@ class StepClock:
         self._rings = info.rings
         self._chunk_tokens = info.chunk_tokens
         self._service_slot = info.slots  # one more than requests have: the engine's own
-        self._mailbox: SimpleQueue[_Admit | _Cancel | _Probe | _Stop] = SimpleQueue()
+        self._mailbox: SimpleQueue[Admit | Cancel | Probe | Stop] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="zerolayer-step", daemon=True)
         self._programs: dict[int, str] = {}  # of open slots
         self._prefilling: deque[int] = deque()
@@ -140,24 +124,24 @@ class StepClock:
 
     def stop(self) -> None:
         """Finish the running step, then end the thread. Open slots are dropped without a report."""
-        self._mailbox.put(_Stop())
+        self._mailbox.put(Stop())
         if self._thread.is_alive():
             self._thread.join()
 
     def admit(self, slot: int, generation: Generation) -> None:
         """Give a free slot its work; it joins at the next step border."""
-        self._mailbox.put(_Admit(slot, generation))
+        self._mailbox.put(Admit(slot, generation))
 
     def cancel(self, slot: int) -> None:
         """Drop a slot's work at the next step border; a report then lists it as released.
 
         A cancel that crosses the slot's own end is void: the slot is already in ``released``.
         """
-        self._mailbox.put(_Cancel(slot))
+        self._mailbox.put(Cancel(slot))
 
     def probe(self) -> None:
         """Run the next heartbeat at the next step border."""
-        self._mailbox.put(_Probe())
+        self._mailbox.put(Probe())
 
     def _run(self) -> None:
         if self._recorder is None:
@@ -250,21 +234,21 @@ class StepClock:
         """Begin to read the draft when the engine has nothing else to do. Others may come while it is open."""
         if self._draft is not None and not self._programs:
             self._tell()  # the slot may be one that is to be closed
-            self._open(_Admit(self._service_slot, self._draft))
+            self._open(Admit(self._service_slot, self._draft))
 
-    def _handle(self, letter: _Admit | _Cancel | _Probe | _Stop) -> None:
-        if isinstance(letter, _Admit):
+    def _handle(self, letter: Admit | Cancel | Probe | Stop) -> None:
+        if isinstance(letter, Admit):
             if letter.slot == self._service_slot:
                 self._draft = letter.generation
             else:
                 self._open(letter)
-        elif isinstance(letter, _Cancel):
+        elif isinstance(letter, Cancel):
             if letter.slot == self._service_slot:
                 self._cancel_draft()
             elif letter.slot in self._programs:
                 self._drop(letter.slot)
                 self._cancelled.append(letter.slot)
-        elif isinstance(letter, _Probe):
+        elif isinstance(letter, Probe):
             if self._heartbeat is not None:
                 self._heartbeat.hasten()
         else:
@@ -277,7 +261,7 @@ class StepClock:
             self._draft = None
             self._cancelled.append(self._service_slot)
 
-    def _open(self, letter: _Admit) -> None:
+    def _open(self, letter: Admit) -> None:
         try:
             self._engine.open(letter.slot, letter.generation)
         except EngineFailed as failure:  # one request's fault, if any: the others go on
