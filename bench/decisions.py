@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""What a decision costs: each operation of the calendar, and a whole refusal from its bytes to its one write.
+"""What a decision costs: each operation of the calendar, a whole refusal from its bytes to its one write, a simulation.
 
-All slots run and ``--bookings`` starts are promised. Microseconds of CPU of one thread, medians. About ten seconds.
+All slots run and ``--bookings`` starts are promised. Microseconds of CPU of one thread, medians and the least of all; a
+refusal includes the hash of its body. Then how many requests a second one core simulates with the same calendar
+(`bench/simulate.py` has more loads). About ten seconds.
 
     python bench/decisions.py                      64 slots, 32 bookings
     python bench/decisions.py --slots 16 --json-out result.json
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import simulate
 from in_process import loaded, machine, options, show, write
 
 from zerolayer import contract as contracts
@@ -32,6 +35,9 @@ from zerolayer.serve.running import running
 MS = 1_000_000
 STEP_NS, CHUNK_NS = 20 * MS, 10 * MS
 CALLS = 2_000
+LIMITS_US = {"book": 20, "claim": 20, "fit": 20, "release": 20, "refuse and book": 40, "refuse, booked already": 40}
+SIMULATED = [(0.3, 2), (0.7, 2), (2.0, 2), (2.0, 0)]  # loads, and retries of who is refused
+LEAST_PER_S = 200_000
 WORDS = "river stone cloud garden window letter bridge summer paper candle "
 
 
@@ -61,12 +67,15 @@ class Full:
         return booking
 
     def make_stale(self) -> None:
-        """As after a step: every bound is to be computed anew."""
+        """As after a step."""
         self.calendar.skip(0, 0, 128)
 
 
-def median_us(work: Callable[[], object], before: Callable[[], object], after: Callable[[], object]) -> float:
-    """Of ``work``; what comes ``before`` and ``after`` is not counted, nor is the clock."""
+Times = tuple[float, float]
+
+
+def cost_us(work: Callable[[], object], before: Callable[[], object], after: Callable[[], object]) -> Times:
+    """Median and least of ``work``; what comes ``before`` and ``after`` is not counted, nor is the clock."""
     taken, empty = [], []
     gc.disable()
     for _ in range(CALLS):
@@ -78,7 +87,14 @@ def median_us(work: Callable[[], object], before: Callable[[], object], after: C
         start = time.thread_time_ns()
         empty.append(time.thread_time_ns() - start)
     gc.enable()
-    return (statistics.median(taken) - statistics.median(empty)) / 1000
+    clock = statistics.median(empty)
+    return (statistics.median(taken) - clock) / 1000, (min(taken) - clock) / 1000
+
+
+def row(operation: str, times: Times) -> dict[str, Any]:
+    """A line of the table."""
+    limit = LIMITS_US.get(operation)
+    return {"operation": operation, "us": times[0], "least_us": times[1], "limit_us": "" if limit is None else limit}
 
 
 def operations(slots: int, bookings: int) -> Iterator[dict[str, Any]]:
@@ -92,8 +108,8 @@ def operations(slots: int, bookings: int) -> Iterator[dict[str, Any]]:
     def void() -> None:
         calendar.void(made.pop())
 
-    yield {"operation": "book", "us": median_us(book, full.make_stale, void)}
-    yield {"operation": "void", "us": median_us(void, lambda: (book(), full.make_stale()), lambda: None)}
+    yield row("book", cost_us(book, full.make_stale, void))
+    yield row("void", cost_us(void, lambda: (book(), full.make_stale()), lambda: None))
     for booking in full.booked[bookings // 4 :]:
         calendar.void(booking)
     calendar.release(slots - 1)
@@ -105,9 +121,9 @@ def operations(slots: int, bookings: int) -> Iterator[dict[str, Any]]:
     def release() -> None:
         calendar.release(claimed.pop())
 
-    yield {"operation": "fit", "us": median_us(lambda: calendar.fit(full.work, full.terms), full.make_stale, int)}
-    yield {"operation": "claim", "us": median_us(claim, full.make_stale, release)}
-    yield {"operation": "release", "us": median_us(release, claim, int)}
+    yield row("fit", cost_us(lambda: calendar.fit(full.work, full.terms), full.make_stale, int))
+    yield row("claim", cost_us(claim, full.make_stale, release))
+    yield row("release", cost_us(release, claim, int))
 
 
 class Transport:
@@ -158,7 +174,7 @@ async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
                 time.monotonic_ns,
                 time.time,
                 "bench",
-                lambda: b"free=%d;next_ms=%d" % (server.slots.open, server.slots.next_open_ms()),
+                lambda: b"free=%d;next_ms=%d" % server.slots.standing(),
                 Metrics("m"),
                 GlueMeter(),
             )
@@ -179,17 +195,24 @@ async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
                 connection.data_received(made[-1])
 
             def unbook() -> None:
-                for booking in [each for each in server.admission.tickets if each.ticket not in kept]:
+                for booking in [each for each in server.admission.tickets.all() if each.ticket not in kept]:
                     server.admission.void(booking)
 
-            kept = {booking.ticket for booking in server.admission.tickets}
+            kept = {booking.ticket for booking in server.admission.tickets.all()}
             assert len(kept) == bookings, (len(kept), transport.written[-1])
             numbers = iter(range(10_000, 100_000))
-            books = median_us(refuse, lambda: made.append(request(next(numbers), 0, 256)), unbook)
-            early = median_us(lambda: connection.data_received(again), int, int)
+            books = cost_us(refuse, lambda: made.append(request(next(numbers), 0, 256)), unbook)
+            early = cost_us(lambda: connection.data_received(again), int, int)
             assert all(written.startswith(b"HTTP/1.1 429") for written in transport.written)
             assert len(transport.written) == bookings + 2 * CALLS, "one write each"
-    return [{"operation": "refuse and book", "us": books}, {"operation": "refuse, booked already", "us": early}]
+    return [row("refuse and book", books), row("refuse, booked already", early)]
+
+
+def simulations(requests: int) -> Iterator[dict[str, Any]]:
+    """Requests a second on one core, and the share of them that is refused for good."""
+    for load, retries in SIMULATED:
+        seen, per_s = simulate.rate(load, retries, requests)
+        yield {"load": load, "retries": retries, "refused": seen.refused / seen.arrivals, "per_s": per_s}
 
 
 def main() -> None:
@@ -197,12 +220,17 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--bookings", type=int, default=32)
+    parser.add_argument("--requests", type=int, default=50_000, help="of each simulation")
     given = parser.parse_args()
     before = machine()
     rows = list(operations(given.slots, given.bookings))
     rows += asyncio.run(refusals(given.slots, given.bookings))
-    show({"operation": "operation", "CPU us": "us:.1f"}, rows)
-    write(given.json_out, "decisions", before | {"slots": given.slots, "bookings": given.bookings}, rows)
+    show({"operation": "operation", "CPU us": "us:.1f", "least": "least_us:.1f", "at most": "limit_us"}, rows)
+    rates = list(simulations(given.requests))
+    print()
+    show({"load": "load", "retries": "retries", "refused": "refused:.1%", "simulated/s": "per_s:,.0f"}, rates)
+    print(f"at least {LEAST_PER_S:,} a second asked")
+    write(given.json_out, "decisions", before | {"slots": given.slots, "bookings": given.bookings}, rows + rates)
 
 
 if __name__ == "__main__":

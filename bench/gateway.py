@@ -296,8 +296,11 @@ def load(chain: Chain, seconds: float, workers: int) -> list[Record]:
         loop.close()
 
 
-def compare(alone: Row, own: Row, other: Row) -> dict[str, dict[str, float]]:
-    """What either adds to the engine alone, where that is a cost, and how many times as much the chain is."""
+def compare(alone: Row, own: Row, other: Row) -> dict[str, dict[str, float | None]]:
+    """What either adds to the engine alone, where that is a cost, and how many times as much the chain is.
+
+    Of what zerolayer adds less than nothing to, which is noise, nothing is a multiple: None.
+    """
     table = {}
     for name, value in alone.items():
         if name in ("chain", "ok", "failed"):
@@ -305,7 +308,7 @@ def compare(alone: Row, own: Row, other: Row) -> dict[str, dict[str, float]]:
         base = float(value) if name in ADDED else 0.0
         ours, theirs = float(own[name]) - base, float(other[name]) - base
         shown = f"added {name}" if name in ADDED else name
-        ratio = theirs / ours if ours > 0 else math.nan
+        ratio = theirs / ours if ours > 0 else None
         table[shown] = {"zerolayer": ours, "chain": theirs, "times": ratio}
     return table
 
@@ -358,7 +361,7 @@ def lines(text: str) -> int:
     return sum(bool(line.strip()) for line in text.splitlines())
 
 
-def show(rows: list[Row], compared: dict[str, dict[str, float]]) -> None:
+def show(rows: list[Row], compared: dict[str, dict[str, float | None]]) -> None:
     """All three, then what either adds, with the chain as a multiple."""
     print(f"\n{'':<22}" + "".join(f"{row['chain']:>26}" for row in rows))
     for name, value in rows[0].items():
@@ -366,7 +369,8 @@ def show(rows: list[Row], compared: dict[str, dict[str, float]]) -> None:
             print(f"{name:<22}" + "".join(f"{float(row[name]):>26.2f}" for row in rows))
     print(f"\n{'':<22}{'zerolayer':>26}{'chain':>26}{'times':>10}")
     for name, figures in compared.items():
-        print(f"{name:<22}{figures['zerolayer']:>26.3f}{figures['chain']:>26.3f}{figures['times']:>10.2f}")
+        times = "noise" if figures["times"] is None else f"{figures['times']:.2f}"
+        print(f"{name:<22}{figures['zerolayer']:>26.3f}{figures['chain']:>26.3f}{times:>10}")
 
 
 if __name__ == "__main__":

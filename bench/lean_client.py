@@ -41,6 +41,7 @@ class Record:
     attempts: list[tuple[int, int, float]] = field(default_factory=list)  # refused: sent, answered, booked after ms
     last_sent_ns: int = 0  # the attempt that decided
     first_token_ms: float | None = None  # promised
+    starts: dict[int, tuple[int, int]] = field(default_factory=dict)  # by time of sending: due, and awake
 
     @property
     def ok(self) -> bool:
@@ -187,6 +188,7 @@ class LoadLoop:
         attempts: int = 1 << 30,
         timeout_s: float = 600.0,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
+        ended: Callable[[Record], None] | None = None,
     ) -> None:
         parts = urlsplit(url)
         found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)[0]
@@ -195,6 +197,7 @@ class LoadLoop:
         self._attempts = attempts  # that one request makes at most
         self._timeout_ns = int(timeout_s * 1e9)
         self._clock_ns = clock_ns
+        self._ended = ended  # is told of every record that is complete
         self._epoll = select.epoll()
         self._connections: dict[int, _Connection] = {}
         self._due: list[tuple[int, int, _Job]] = []
@@ -239,7 +242,8 @@ class LoadLoop:
         check_ns = now + 1_000_000_000
         while self._due or self._busy:
             while self._due and self._due[0][0] <= now:
-                self._start(heapq.heappop(self._due)[2])
+                due_ns, _, job = heapq.heappop(self._due)
+                self._start(job, due_ns, now)
             if now > check_ns:
                 check_ns = now + 1_000_000_000
                 self._drop_overdue(now)
@@ -256,8 +260,9 @@ class LoadLoop:
                     self._read(connection, now)
         return self.records
 
-    def _start(self, job: _Job) -> None:
+    def _start(self, job: _Job, due_ns: int, awake_ns: int) -> None:
         job.sent_ns = self._clock_ns()
+        job.record.starts[job.sent_ns] = (due_ns, awake_ns)
         job.record.last_sent_ns = job.sent_ns
         job.record.sent_ns = job.record.sent_ns or job.sent_ns
         if self._idle:
@@ -364,6 +369,8 @@ class LoadLoop:
         if record.ok:
             record.tokens, record.arrivals = reply.tokens, reply.arrivals
         self.records.append(record)
+        if self._ended is not None:
+            self._ended(record)
         if error:
             self._discard(connection)
         else:

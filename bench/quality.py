@@ -42,7 +42,11 @@ SHORTEST = 64  # tokens; what is left of a text behind its last whole chunk coun
 ROWS = 64  # distributions at a time: a large vocabulary in float64 is half a megabyte each
 
 # The engine's arithmetics: arguments of NativeEngine.load by name of the mode.
-MODES: dict[str, dict[str, Any]] = {"int8": {"exact": False}, "exact": {"exact": True}}
+MODES: dict[str, dict[str, Any]] = {
+    "int8": {"exact": False},
+    "int8-coarse": {"exact": False, "fine": False},  # without fine inputs: what they are worth
+    "exact": {"exact": True},
+}
 
 Logits = Callable[[Sequence[int]], NDArray[np.float32]]
 
@@ -106,9 +110,9 @@ def score(reference: Logits, engines: dict[str, Logits], chunks: Iterable[Sequen
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows of figures as text."""
-    lines = [f"{'mode':10} {'text':24} {'tokens':>7} {'KL':>9} {'top-1':>8} {'ppl ref':>9} {'ppl':>9} {'ratio':>8}"]
+    lines = [f"{'mode':12} {'text':24} {'tokens':>7} {'KL':>9} {'top-1':>8} {'ppl ref':>9} {'ppl':>9} {'ratio':>8}"]
     lines += [
-        f"{row['mode']:10} {row['text'][:24]:24} {row['tokens']:7d} {row['kl']:9.6f} {row['top1']:8.2%} "
+        f"{row['mode']:12} {row['text'][:24]:24} {row['tokens']:7d} {row['kl']:9.6f} {row['top1']:8.2%} "
         f"{row['perplexity_reference']:9.4f} {row['perplexity_engine']:9.4f} {row['perplexity_ratio']:8.5f}"
         for row in rows
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from figures import percentile, token_times
 from lean_client import Record
 
 EARLY_MS = 5.0
+OWN, HALVED = "zerolayer", "zerolayer, half the speed"
 OF_CAPACITY = "of capacity, while they arrive"
 
 
@@ -45,13 +46,12 @@ def figures(records: Sequence[Record], alone: Alone, grace_ms: float) -> dict[st
     full = start + int(alone.beside * 1e6)  # from then on the slots can all be in use
     arriving = sum(full < record.end_ns <= last for record in served) / (last - full) * 1e9 if last > full else 0.0
     p50, p99 = percentile(whole, 50), percentile(whole, 99)
-    late = [record for record in records if record.status == 504 or record.error == "error event"]
     return {
         "offered": len(records),
         "served at once": sum(not record.attempts for record in served),
         "served after a refusal": sum(bool(record.attempts) for record in served),
         "refused for good": sum(record.status in (422, 429, 503) for record in records),
-        "admitted and late": len(late),
+        "admitted and late": sum(is_late(record) for record in records),
         "first tokens after their promised time": sum(
             record.first_token_ms is not None and wait > record.first_token_ms
             for record, wait in zip([record for record in served if record.arrivals], first, strict=True)
@@ -93,19 +93,12 @@ def bookings(records: Sequence[Record], grace_ms: float) -> dict[str, Any]:
     """What became of attempts that came at the time they were told."""
     within = outside = kept = kept_outside = 0
     lateness = []
-    for record in records:
-        ends = [*[(sent, False) for sent, _, _ in record.attempts[1:]], (began_ns(record), record.ok)]
-        if not record.attempts or (len(ends) > len(record.attempts)):
-            continue
-        for (_, answered, told_ms), (sent, served) in zip(record.attempts, ends, strict=False):
-            if told_ms < 0 or sent <= answered:
-                continue
-            late_ms = (sent - answered) / 1e6 - told_ms
-            lateness.append(late_ms)
-            if -EARLY_MS <= late_ms <= grace_ms:
-                within, kept = within + 1, kept + served
-            else:
-                outside, kept_outside = outside + 1, kept_outside + served
+    for _, _, late_ms, served in returns(records):
+        lateness.append(late_ms)
+        if -EARLY_MS <= late_ms <= grace_ms:
+            within, kept = within + 1, kept + served
+        else:
+            outside, kept_outside = outside + 1, kept_outside + served
     if not lateness:
         return {}
     return {
@@ -115,6 +108,22 @@ def bookings(records: Sequence[Record], grace_ms: float) -> dict[str, Any]:
         "of these served": kept_outside,
         "lateness p50, p99, max ms": [round(percentile(lateness, q) or 0.0, 2) for q in (50, 99, 100)],
     }
+
+
+def returns(records: Sequence[Record]) -> Iterator[tuple[Record, int, float, bool]]:
+    """Attempts that came for a booking: when they were sent, how late that was in milliseconds, and whether served."""
+    for record in records:
+        ends = [*[(sent, False) for sent, _, _ in record.attempts[1:]], (began_ns(record), record.ok)]
+        if not record.attempts or (len(ends) > len(record.attempts)):
+            continue
+        for (_, answered, told_ms), (sent, served) in zip(record.attempts, ends, strict=False):
+            if told_ms >= 0 and sent > answered:
+                yield record, sent, (sent - answered) / 1e6 - told_ms, served
+
+
+def is_late(record: Record) -> bool:
+    """Admitted, and not complete at its deadline."""
+    return record.status == 504 or record.error == "error event"
 
 
 def rank_correlation(records: Sequence[Record]) -> float | None:
@@ -151,14 +160,17 @@ def verdicts(rows: Sequence[Mapping[str, Any]], slots: int) -> list[dict[str, An
         if value is not None:
             holds = value >= limit if least else value <= limit
             sign = "at least" if least else "at most"
-            found.append({"figure": what, "measured": value, "limit": f"{sign} {limit:.4g}", "holds": holds})
+            met = "met" if holds else "MISSED"
+            found.append({"figure": what, "measured": value, "limit": f"{sign} {limit:.4g}", "met": met})
 
-    own = [row for row in rows if row["server"].startswith("zerolayer")]
+    own = [row for row in rows if row["server"].startswith(OWN)]
     control = next((row for row in rows if row["server"] == "control"), None)
     for row in own:
         run = f"{row['server']}, {row['run']}: "
         within = row.get("retries within the window")
-        if "pulses" in row["run"]:
+        if row["server"] == HALVED:
+            pass  # half of a machine is promised less, and keeps that
+        elif "pulses" in row["run"]:
             for figure, limit in (("P99/P50", 1.3), ("P50/S0", 1.5 * (row["T(slots)/T(1)"] or 1.0))):
                 figure += " of those admitted at once"
                 judge(run + figure, row[figure], limit)
@@ -181,3 +193,21 @@ def verdicts(rows: Sequence[Mapping[str, Any]], slots: int) -> list[dict[str, An
         judge(run + "first tokens after their promised time", row["first tokens after their promised time"], 0)
     judge("admitted requests that ended late, of all", sum(row["admitted and late"] for row in own), 1)
     return found
+
+
+BESIDE = (
+    "served at once", "served after a refusal", "refused for good", "E2E p50 ms", "E2E p99 ms", "P99/P50", "P50/S0",
+    "TTFT p50 ms", "TTFT p99 ms", "TTFT standard deviation ms", "served a second",
+)  # fmt: skip
+
+
+def beside(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each run of another server beside the same run of ours; only where both were made."""
+    own = {row["run"]: row for row in rows if row["server"] == OWN}
+    others = [row for row in rows if not row["server"].startswith((OWN, "control")) and row["run"] in own]
+    return [
+        {"run": f"{row['run']}: {figure}", "ours": own[row["run"]][figure], "theirs": row[figure], "of": row["server"]}
+        for row in others
+        for figure in BESIDE
+        if row.get(figure) is not None and own[row["run"]].get(figure) is not None
+    ]

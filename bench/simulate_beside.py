@@ -23,9 +23,10 @@ import numpy as np
 from own_server import own_server
 
 from zerolayer.check import target as targets
+from zerolayer.check.cost_table import Cost
 from zerolayer.check.exchange import Exchange, Planned
 from zerolayer.check.load_client import LoadClient
-from zerolayer.check.simulate import Cost, Demand, Outcome, rules, simulate
+from zerolayer.check.simulate import Demand, Outcome, rules, simulate
 from zerolayer.check.text_report import aligned
 
 SLOTS, STEP_MS, TOKENS, RETRIES = 4, 20.0, 20, 2  # steps so long that a busy machine hardly stretches them

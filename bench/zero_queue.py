@@ -20,11 +20,10 @@ import itertools
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,14 @@ from in_process import show
 from lean_client import LoadLoop, Record
 from own_server import free_port, own_server
 from peers import read_peers, started
-from queue_figures import Alone, figures, spread, steady_rate, step_ms, verdicts, whole_ms
+from queue_causes import Steps, late, steal_ms, strayed
+from queue_figures import HALVED, OWN, Alone, beside, figures, spread, steady_rate, step_ms, verdicts, whole_ms
 from serve import Target, Work, arrivals, first_model
 
 ATTEMPTS = 3  # a stock client's: one and two retries
 FIRST = b"x-stainless-retry-count: 0\r\n"  # what such a client sends; the load loop counts it up
 LAST = b"x-stainless-retry-count: 2\r\n"  # it will not come again: nothing is booked for it
+CAUSES = 40  # that are printed of one run; all are in the JSON
 
 
 class Bench:
@@ -48,9 +49,12 @@ class Bench:
         self._options = options
         self._work = Work(options.prompt_words, options.output_tokens, 0.0, options.seed)
         self.rows: list[dict[str, Any]] = []
+        self._steps = Steps(None)
+        self._steal_ms = steal_ms()
 
     def measure(self, target: Target, pid: int | None = None) -> None:
         """Idle latency, capacity, pulses, Poisson. ``pid`` is that of a server of our own."""
+        self._steps = Steps(pid)
         options, alone = self._options, self._alone(target)
         pulses = [self._open(target, f"pulse {number}", [0.0] * options.pulse) for number in range(options.pulses)]
         self._keep(
@@ -58,17 +62,17 @@ class Bench:
             f"pulses of {options.pulse}",
             [record for pulse in pulses for record in pulse],
             alone,
-            pid,
             spread(pulses, alone.first),
         )
         for share in (0.5, 0.9, 1.5):
             offsets = arrivals(random.Random(f"{options.seed}/{share}"), share * alone.capacity, options.duration)
-            self._keep(target, f"poisson {share}", self._open(target, f"p {share}", offsets), alone, pid)
+            self._keep(target, f"poisson {share}", self._open(target, f"p {share}", offsets), alone)
         bare = self._open(target, "bare", offsets, retry=False, sign=LAST)
-        self._keep(target, "poisson 1.5, nothing booked", bare, alone, pid)
+        self._keep(target, "poisson 1.5, nothing booked", bare, alone)
 
     def until_retries(self, target: Target, count: int, pid: int) -> None:
         """Overload until ``count`` booked retries were made."""
+        self._steps = Steps(pid)
         options, alone = self._options, self._alone(target)
         records: list[Record] = []
         made, number, begun = 0, 0, time.monotonic()
@@ -79,7 +83,7 @@ class Bench:
             made += sum(told >= 0 for record in new for _, _, told in record.attempts)
             left_s = (count - made) * (time.monotonic() - begun) / max(1, made)
             print(f"  {made} of {count} booked retries, {max(0.0, left_s):.0f} s left", file=sys.stderr, flush=True)
-        self._keep(target, f"{count} retries", records, alone, pid)
+        self._keep(target, f"{count} retries", records, alone)
 
     def refusals(self, control: str, pulses: int) -> None:
         """The same pulses against the stub."""
@@ -113,7 +117,7 @@ class Bench:
     def _open(
         self, target: Target, label: str, offsets: Sequence[float], *, retry: bool = True, sign: bytes = FIRST
     ) -> list[Record]:
-        with _loop(target.url, retry=retry) as loop:
+        with _loop(target.url, retry=retry, ended=self._steps.seen) as loop:
             return loop.open(self._payloads(target, label, len(offsets), sign), offsets)
 
     def _payloads(self, target: Target, label: str, count: int, sign: bytes = FIRST) -> list[bytes]:
@@ -126,18 +130,22 @@ class Bench:
         run: str,
         records: list[Record],
         alone: Alone,
-        pid: int | None = None,
         spread: float | None = None,
     ) -> None:
         row = {"server": target.name, "run": run} | figures(records, alone, self._options.grace_ms)
         row["spread"] = spread
-        if row["admitted and late"] and pid is not None:
-            row["steps that were over their bound"] = outliers(pid)
-        self.rows.append(row)
+        stolen, self._steal_ms = steal_ms() - self._steal_ms, steal_ms()
+        row["taken by the hypervisor meanwhile, ms"] = stolen
+        causes = [*late(records, self._steps), *strayed(records, self._options.grace_ms)]
         print(f"\n{target.name}, {run}")
         for name, value in row.items():
             if name not in ("server", "run") and value is not None:
                 print(f"  {name:40} {value if isinstance(value, int | str | list | dict) else f'{value:.3f}'}")
+        for cause in causes[:CAUSES]:
+            print(f"  - {cause}")
+        if len(causes) > CAUSES:
+            print(f"  - and {len(causes) - CAUSES} more")
+        self.rows.append(row | {"causes": causes})
 
 
 def keep_busy(url: str, options: argparse.Namespace) -> None:
@@ -163,15 +171,6 @@ def busy(url: str, options: argparse.Namespace) -> Iterator[None]:
         process.wait()
 
 
-def outliers(pid: int) -> list[str]:
-    """Why requests were late: the lines of the server's last 1,000 steps that name a cause."""
-    os.kill(pid, signal.SIGUSR1)
-    time.sleep(1.0)
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
-    lines = (state / "zerolayer" / f"steps-{pid}.txt").read_text().splitlines()
-    return [line for line in lines if "over bound" in line]
-
-
 @contextlib.contextmanager
 def slowed() -> Iterator[None]:
     """Something else takes half of every core."""
@@ -186,8 +185,8 @@ def slowed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _loop(url: str, *, retry: bool = False) -> Iterator[LoadLoop]:
-    loop = LoadLoop(url, retry=retry, attempts=ATTEMPTS, clock_ns=time.monotonic_ns)
+def _loop(url: str, *, retry: bool = False, ended: Callable[[Record], None] | None = None) -> Iterator[LoadLoop]:
+    loop = LoadLoop(url, retry=retry, attempts=ATTEMPTS, clock_ns=time.monotonic_ns, ended=ended)
     gc.collect()
     gc.disable()  # its pauses would be the server's latency
     try:
@@ -242,7 +241,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _measure_own(bench: Bench, options: argparse.Namespace) -> None:
     sizes = ["--slots", str(options.slots), "--slot-tokens", str(options.slot_tokens), "--engine", options.engine]
     with own_server(sizes) as (url, pid):
-        target = Target("zerolayer", url, first_model(url))
+        target = Target(OWN, url, first_model(url))
         if options.retries:
             bench.until_retries(target, options.retries, pid)
             return
@@ -251,7 +250,7 @@ def _measure_own(bench: Bench, options: argparse.Namespace) -> None:
             bench.refusals(control, options.pulses)
     if options.slower:
         with slowed(), own_server(sizes) as (url, pid):
-            bench.measure(Target("zerolayer, half the speed", url, first_model(url)), pid)
+            bench.measure(Target(HALVED, url, first_model(url)), pid)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -273,10 +272,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         bench.measure(Target(name, url.rstrip("/"), first_model(url.rstrip("/"))))
     judged = verdicts(bench.rows, options.slots)
     print()
-    show({"figure": "figure", "measured": "measured:.4g", "limit": "limit", "holds": "holds"}, judged)
+    show({"figure": "figure", "measured": "measured:.4g", "limit": "limit", "": "met"}, judged)
+    compared = beside(bench.rows)
+    if compared:
+        print()
+        show({"run": "run", "ours": "ours:.4g", "theirs": "theirs:.4g", "of": "of"}, compared)
     if options.json is not None:
         used = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
-        document = {"version": 1, "options": used, "rows": bench.rows, "verdicts": judged}
+        document = {"version": 1, "options": used, "rows": bench.rows, "verdicts": judged, "beside": compared}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 

@@ -115,6 +115,13 @@ def test_a_client_that_traces_is_the_parent(service, collector):
     assert (span.trace_id.hex(), span.parent_span_id.hex()) == tuple(PARENT.split("-")[1:3])
 
 
+def test_a_span_names_the_conversation_where_the_client_does(service, collector):
+    service.ask(chat("hello", "x-zl-session: talk-7"))
+    service.ask(chat("hello"))
+    expect_soon(lambda: len(collector.spans()) == 2)
+    assert [attributes(span).get("gen_ai.conversation.id") for span in collector.spans()] == ["talk-7", None]
+
+
 def test_a_client_that_says_no_is_not_traced(service, collector):
     service.ask(chat("hello", f"traceparent: {PARENT[:-2]}00"))
     service.ask(post("/v1/completions", {"model": "echo", "prompt": "hello"}))

@@ -11,7 +11,6 @@ import json
 import math
 import random
 import sys
-import time
 from collections.abc import Awaitable, Callable
 
 SERVICE_S, SPREAD, SLOTS, PARALLEL = 0.020, 0.05, 4, 64
@@ -22,6 +21,7 @@ Reply = tuple[int, bytes]
 class Server:
     def __init__(self, disease: str) -> None:
         self.disease = disease
+        self.clock = asyncio.get_running_loop().time
         self.rng = random.Random(4)
         self.slots = asyncio.Semaphore(1 if disease == "serial" else SLOTS)
         self.busy = 0
@@ -29,7 +29,9 @@ class Server:
         self.next_at = 0.0
         self.free_at: list[float] = []
         self.batch: list[asyncio.Future[None]] = []
-        self.born = time.monotonic()
+        self.born = self.clock()
+        self.late_s = 0.0
+        self.watch = asyncio.create_task(self.look()) if disease == "lateness" else None
 
     def service(self) -> float:
         return max(0.001, self.rng.gauss(SERVICE_S, SPREAD * SERVICE_S))
@@ -50,19 +52,19 @@ class Server:
         return 200, b""
 
     async def shaper(self) -> Reply:
-        now = time.monotonic()
+        now = self.clock()
         self.next_at = max(now, self.next_at + 0.008)
         await asyncio.sleep(self.next_at - now + self.service())
         return 200, b""
 
     async def bucket(self) -> Reply:  # six tokens that pass a burst, then one every 8 ms
-        now = time.monotonic()
+        now = self.clock()
         self.next_at = max(now - 6 * 0.008, self.next_at) + 0.008
         await asyncio.sleep(max(0.0, self.next_at - now) + self.service())
         return 200, b""
 
     async def tick(self) -> Reply:
-        now = time.monotonic() - self.born
+        now = self.clock() - self.born
         await asyncio.sleep(math.ceil(now / 0.04) * 0.04 - now + self.service())
         return 200, b""
 
@@ -77,7 +79,7 @@ class Server:
 
     async def stall(self) -> Reply:
         await asyncio.sleep(self.service())
-        phase = (time.monotonic() - self.born) % 0.7
+        phase = (self.clock() - self.born) % 0.7
         if phase < 0.15:
             await asyncio.sleep(0.15 - phase)
         return 200, b""
@@ -115,7 +117,7 @@ class Server:
         return await self._refuse(lambda: b"retry-after-ms: %d\r\n" % self.booking_ms(2 * SERVICE_S))
 
     def booking_ms(self, turn_s: float) -> int:
-        now = time.monotonic()
+        now = self.clock()
         self.free_at = [at for at in self.free_at if at > now]
         at = now + (len(self.free_at) // SLOTS + 1) * turn_s
         self.free_at.append(at)
@@ -133,6 +135,18 @@ class Server:
 
     async def mute(self) -> Reply:
         return await self._refuse(lambda: b"")
+
+    async def look(self) -> None:
+        """Every server of this process is as late as this one wakes up."""
+        while True:
+            before = self.clock()
+            await asyncio.sleep(0.005)
+            self.late_s = max(self.late_s, self.clock() - before - 0.005)
+
+    async def lateness(self) -> Reply:
+        """How long the machine let this process stand still, at most, since it was asked last."""
+        late_s, self.late_s = self.late_s, 0.0
+        return 200, b"x-late-ms: %d\r\n" % (late_s * 1000)
 
     async def failing(self) -> Reply:
         await asyncio.sleep(self.service() if self.rng.random() < 0.8 else 0)

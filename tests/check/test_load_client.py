@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import socket
 import threading
@@ -11,9 +12,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from check.scripted import Machine
 from zerolayer.check.errors import TargetError
 from zerolayer.check.exchange import Exchange, Planned
-from zerolayer.check.load_client import Endpoint, LoadClient, timer_lag_us
+from zerolayer.check.load_client import LoadClient, timer_lag_us
+from zerolayer.check.network import Endpoint
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -170,6 +173,21 @@ def test_an_aborted_request_resets_its_connection() -> None:
         client.abort(list(client.in_flight.values()))
         assert gone.wait(2)
         assert client.in_flight == {}
+
+
+def test_a_rest_before_a_request_is_no_lateness_in_reading_its_reply() -> None:
+    async def at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not reader.at_eof():
+            await reader.read(65536)
+            writer.write(OK)
+
+    machine = Machine(lambda: at_once)
+    client = LoadClient(Endpoint("here", 1, tls=False), 1.0, machine.clock, machine)
+    client.run(planned(client))
+    machine.sleep(1.0)
+    assert client.run(planned(client))[0].lag_ns < 1_000_000
+    client.close()
+    machine.close()
 
 
 def test_nobody_there_is_a_typed_error() -> None:

@@ -11,6 +11,7 @@ from zerolayer.check.exchange import Exchange, Planned
 from zerolayer.check.live_view import Silent
 from zerolayer.check.measure import Measurement
 from zerolayer.check.run_file import Run, Settings
+from zerolayer.check.session import Session
 
 MS = 1_000_000
 
@@ -66,7 +67,8 @@ def measured(service: Paper, **changes: object) -> tuple[Run, float]:
     """The run, and the seconds that it took on the service's clock."""
     settings = Settings(**({"budget_s": 60.0, "timer_probes": 0, "aborts": False} | changes))
     target = targets.parse("http://127.0.0.1:1/", "http", "", ())
-    run = Measurement(target, service, settings, Silent(), service.sleep).measure()  # type: ignore[arg-type]
+    session = Session(target, service, settings, Silent(), service.sleep)  # type: ignore[arg-type]
+    run = Measurement(session).measure()
     return run, service.now / 1e9
 
 

@@ -17,7 +17,7 @@ from zerolayer.check.json_report import to_json
 from zerolayer.check.live_view import Lines, LiveView, sparkline
 from zerolayer.check.report import Limit, Report, analyse
 from zerolayer.check.run_file import STEP, Run, TargetInfo
-from zerolayer.check.text_report import text
+from zerolayer.check.text_report import summary, text
 
 QUEUED = simulated.run(simulated.fifo(8), repeats=4)
 REFUSING = simulated.run(simulated.refusing(8), repeats=4, retries=(40, 40))
@@ -55,8 +55,27 @@ def test_a_kept_limit_passes() -> None:
 
 def test_the_ratio_to_s0_stands_beside_every_quantile_of_the_pulse() -> None:
     printed = text(QUEUED, reported(QUEUED))
-    assert re.search(r"P50 .* = [\d.]+ S0\n", printed)
-    assert re.search(r"P99 .* = [\d.]+ S0; P99/P50", printed)
+    assert re.search(r"P50 .* = [\d.]+ S0 \[[\d.]+, [\d.]+\]\n", printed)
+    assert re.search(r"P99 .* = [\d.]+ S0 \[[\d.]+, .+\]\n", printed)
+    assert re.search(r"P99/P50 [\d.]+ \[[\d.]+, .+\] n=\d+\n", printed)
+
+
+def test_no_figure_stands_without_n_and_its_interval() -> None:
+    rows = dict(enumerate(summary(REFUSING, reported(REFUSING))))
+    figures = [value for label, value in rows.values() if label not in ("target", "seen up to")]
+    assert len(figures) >= 8
+    assert all(re.search(r"(\[.+\]) n=\d+| S0 \[.+\]$", value) for value in figures), figures
+
+
+def test_figures_are_kept_for_programs_with_their_intervals() -> None:
+    document = json.loads(to_json(QUEUED, reported(QUEUED)))
+    estimates = [
+        *document["largest_pulse"].values(),
+        document["order"]["tau"],
+        document["s0_spread_ms"],
+        document["client_lag_p99_ms"]["send"],
+    ]
+    assert all(each["low"] <= each["value"] and each["n"] > 0 for each in estimates)
 
 
 def test_a_known_server_has_a_likely_cause() -> None:
@@ -70,7 +89,7 @@ def test_an_unknown_server_has_no_cause() -> None:
 
 def test_json_is_versioned_and_holds_no_nan() -> None:
     document = json.loads(to_json(QUEUED, reported(QUEUED)), parse_constant=lambda name: pytest.fail(name))
-    assert (document["version"], document["exit_code"]) == (1, 10)
+    assert (document["version"], document["exit_code"]) == (2, 10)
     assert document["findings"][0]["kind"] == "hidden queue"
     assert document["s0_ms"].keys() == {"value", "low", "high", "n"}
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerolayer import cli
-from zerolayer.check.errors import InputFileError
-from zerolayer.check.simulate import Cost, Demand, durations_ms, find_nodes, read_cost, rules, simulate
+from zerolayer.check.cost_table import Cost
+from zerolayer.check.simulate import Demand, durations_ms, find_nodes, rules, simulate
 from zerolayer.model.cost import CostTable
 
 COST = Cost(name="toy", slots=2, decode_ms=10.0, mixed_ms=20.0, chunk_tokens=100, slot_tokens=1000, price_per_hour=3.6)
@@ -128,17 +128,6 @@ def _fields() -> dict[str, object]:
     return {name: getattr(COST, name) for name in COST.__struct_fields__}
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "slots = 1", TABLE + "colour = 1", TABLE.replace("slots = 2", "slots = 0"), TABLE + "row_ms = -1", "\x00"],
-)
-def test_what_is_no_cost_table_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "cost.toml"
-    path.write_text(text)
-    with pytest.raises(InputFileError):
-        read_cost(path)
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
     lines = [json.dumps({"timestamp": i * 5, "input_length": 100, "output_length": 9}) for i in range(100)]
@@ -160,13 +149,22 @@ def test_the_command_compares_hardware(files: list[str], capsys: pytest.CaptureF
     toy, fast = json.loads(capsys.readouterr().out)["outcomes"]
     assert (toy["hardware"], fast["hardware"]) == ("toy", "fast")
     assert toy["nodes"] > fast["nodes"]
+    assert toy["price_per_hour"] == pytest.approx(3.6 * toy["nodes"])
+    assert 0 < toy["price_per_1000_tokens"] < toy["price_per_served"] * 1000 / 9 + 1e-9
 
 
 def test_the_command_prints_a_table_and_draws(files: list[str], tmp_path: Path, capsys) -> None:
     assert cli.main(["simulate", *files, "--nodes", "3", "--html", str(tmp_path / "fleet.html")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:3] == ["hardware", "speed", "slots"]
-    assert (tmp_path / "fleet.html").read_text().count("<svg") == 2
+    assert (tmp_path / "fleet.html").read_text().count("<svg") == 3  # by price, and each by nodes
+
+
+def test_of_several_kinds_the_cheapest_that_reaches_the_target_is_named(files: list[str], capsys) -> None:
+    assert cli.main(["simulate", *files, "--deadline-ms", "400", "--target", "0.9"]) == 0
+    *rows, best = capsys.readouterr().out.splitlines()
+    prices = {row.split()[0]: float(row.split()[-3]) for row in rows[1:]}
+    assert best.startswith("90 % in time for the least: " + min(prices, key=prices.__getitem__))
 
 
 def test_an_unreachable_target_is_exit_4(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:

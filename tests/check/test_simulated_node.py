@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from specification.simulated_node import Node as SpecifiedNode
 
-from zerolayer.check.simulated_node import SERVED, Node, Rules, Steps, settled
+from zerolayer.check.simulated_node import SERVED, Rules, Steps, node, settled
 
 MS = 1_000_000
 STEPS = {slots: settled(slots, 100, 10 * MS, 25 * MS) for slots in (1, 2, 3, 4, 8)}
@@ -14,10 +18,10 @@ Fates = list[tuple[int, int, int]]
 
 
 def run(
-    steps: Steps, rules: Rules, work: list[tuple[int, int, int]], *, calm: bool
+    steps: Steps, rules: Rules, work: list[tuple[int, int, int]], *, calm: bool, kind: Callable[..., Any] = node
 ) -> tuple[Fates, list[tuple[int, ...]]]:
     """All decisions, retries at the promised time included, and all ends."""
-    node = Node(steps, rules, [c for _, c, _ in work], [t for _, _, t in work], calm=calm)
+    made = kind(steps, rules, [c for _, c, _ in work], [t for _, _, t in work], calm=calm)
     at, events, fates = 0, [], []
     for request, (gap, _, _) in enumerate(work):
         at += gap * MS // 4
@@ -25,13 +29,13 @@ def run(
     events.sort()
     while events:
         now, request, attempt, since = events.pop(0)
-        fate, back = node.ask(request, now, attempt, since) if attempt else node.offer(request, now)
+        fate, back = made.ask(request, now, attempt, since) if attempt else made.offer(request, now)
         fates.append((request, fate, back))
         if back > 0:
             events.append((back, request, attempt + 1, since))
             events.sort()
-    node.advance(10**15)
-    return fates, sorted(node.ended)
+    made.advance(10**15)
+    return fates, sorted(made.ended)
 
 
 works = st.lists(st.tuples(st.integers(0, 120), st.integers(1, 5), st.integers(1, 40)), min_size=1, max_size=40)
@@ -48,12 +52,13 @@ works = st.lists(st.tuples(st.integers(0, 120), st.integers(1, 5), st.integers(1
 )
 @example(work=[(0, 1, 10)] * 12, slots=2, first=5_000, end=60_000, patient=False, senders=0)
 @example(work=[(0, 1, 34), (4, 5, 1), (4, 5, 1)], slots=4, first=5_000, end=450, patient=False, senders=0)  # no slack
-def test_the_quick_path_decides_as_the_calendar(
+def test_the_quick_path_decides_as_the_calendar_and_both_as_specified(
     work: list[tuple[int, int, int]], slots: int, first: int, end: int, patient: bool, senders: int
 ) -> None:
     rules = Rules(first * MS, 250 * MS, end * MS, 60_000 * MS, 250 * MS, patient=patient, senders=senders)
     quick, by_calendar = (run(STEPS[slots], rules, work, calm=calm) for calm in (True, False))
     assert quick == by_calendar
+    assert quick == run(STEPS[slots], rules, work, calm=True, kind=SpecifiedNode)
 
 
 @settings(max_examples=20, deadline=None)

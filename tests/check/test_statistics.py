@@ -70,6 +70,24 @@ def test_pooled_tau_never_compares_two_pulses() -> None:
     assert stats.pooled_tau(rising)[0] == 1.0
 
 
+@given(st.lists(NUMBERS.map(np.array), min_size=1, max_size=6))
+def test_the_interval_of_a_pooled_tau_is_drawn_from_whole_groups(groups: list[stats.Floats]) -> None:
+    seen = stats.tau_estimate(groups, np.random.default_rng(1))
+    taus = [stats.kendall_tau(group) for group in groups]
+    assert seen.value == pytest.approx(stats.pooled_tau(groups)[0])
+    assert min(taus) - 1e-9 <= seen.low <= seen.high <= max(taus) + 1e-9
+    assert seen.n == len(groups)
+
+
+@pytest.mark.parametrize("q", [0.5, 0.99])
+def test_the_bounds_of_a_quantile_are_the_ranks_that_a_binomial_count_leaves_out(q: float) -> None:
+    n = 500
+    within = [math.comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(n + 1)]
+    seen = stats.quantile(np.arange(1, n + 1, dtype=float), q)
+    assert math.fsum(within[: int(seen.low)]) <= 0.025 < math.fsum(within[: int(seen.low) + 1])
+    assert math.fsum(within[: int(seen.high)]) >= 0.975 > math.fsum(within[: int(seen.high) - 1])
+
+
 def test_the_gamma_tail_of_shape_1_is_exponential() -> None:
     assert stats.gamma_tail(3.0, 1) == pytest.approx(math.exp(-3))
 

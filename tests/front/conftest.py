@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from echo_model import EchoEngine, LastMessage
 from echo_service import Service
+from key_folder import Keys
 
 from zerolayer.front.site import ConnectionLimits
 from zerolayer.model.watchdog import Watchdog
@@ -50,3 +52,11 @@ def serve() -> Iterator[Callable[..., Service]]:
     yield start
     for service in started:
         service.close()
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    """A folder of keys with a signing key of its own."""
+    folder = Keys(tmp_path / "keys")
+    folder.create(int(time.time()))
+    return folder

@@ -191,6 +191,35 @@ def test_what_a_slow_reader_has_not_taken_comes_in_one_piece_when_it_reads_again
     assert bench.transport.written[len(before) :] == b"1\r\nb\r\n1\r\nc\r\n"
 
 
+def test_further_pieces_are_written_when_all_of_the_turn_are_made(bench):
+    bench.feed(LATER)
+    bench.later[0].stream(b"a")
+    before = bench.transport.written
+    bench.later[0].stream(b"b")
+    assert bench.transport.written == before
+    bench.loop.run()
+    assert bench.transport.written[len(before) :] == b"1\r\nb\r\n"
+
+
+def test_an_end_in_the_turn_of_a_piece_comes_after_it(bench):
+    bench.feed(LATER)
+    bench.later[0].stream(b"a")
+    before = bench.transport.written
+    bench.later[0].stream(b"b")
+    bench.later[0].end_stream(b"c")
+    bench.loop.run()
+    assert bench.transport.written[len(before) :] == b"1\r\nb\r\n1\r\nc\r\n0\r\n\r\n"
+
+
+def test_what_was_made_is_written_before_a_close(bench):
+    bench.feed(LATER)
+    bench.later[0].stream(b"a")
+    bench.later[0].stream(b"b")
+    bench.connection.close()
+    bench.loop.run()
+    assert bench.transport.written.endswith(b"1\r\na\r\n1\r\nb\r\n")
+
+
 def test_a_client_that_stops_reading_is_cut_after_the_stall_limit(bench):
     bench.feed(LATER)
     bench.later[0].stream(b"a")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zerolayer.errors import DeadlineMissed, EngineFailed
-from zerolayer.front.dispatch import Charges, Dispatcher
+from zerolayer.front.dispatch import Dispatcher, Running
+from zerolayer.front.step_account import Charges
 from zerolayer.guard.deadline.booking import Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.cost import Prices
@@ -31,14 +32,12 @@ class Steps:
         self.letters.append(("cancel", slot))
 
 
-class Request:
+class Request(Running):
     used_tokens = 5
     tenant = "bank"
 
     def __init__(self, ends_after: int = 100) -> None:
         self.stages = StageClock(0)
-        self.compute_ns = 0
-        self.prefilled = 0
         self.tokens: list[int] = []
         self.failure: Exception | None = None
         self._ends_after = ends_after

@@ -125,10 +125,6 @@ def test_a_busy_service_says_when_to_come_back(serve):
         read_reply(first)
 
 
-def test_what_this_version_does_not_keep_is_refused(serve):
-    assert Error.FromString(serve().ask(generate("a", session="mine")).body).param == "session"
-
-
 def test_the_deadline_of_a_message_is_applied_and_told(serve):
     assert serve().ask(generate("a", deadline_ms=1500)).headers["x-zl-deadline-ms"].startswith("1500;")
 

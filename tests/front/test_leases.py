@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from pathlib import Path
 
 import pytest
 from echo_service import Service, chat, expect_soon, post
 
 from zerolayer.guard.auth.key_files import KEY_SET
-from zerolayer.guard.auth.signing import KeyFolder, Wish
 from zerolayer.guard.identity import Quota
 
 ASK = [
@@ -23,18 +21,6 @@ ASK = [
 ]
 
 
-@pytest.fixture
-def keys(tmp_path: Path) -> KeyFolder:
-    folder = KeyFolder(tmp_path / "keys")
-    folder.create(int(time.time()))
-    return folder
-
-
-def issue(keys: KeyFolder, **members: object) -> str:
-    now = int(time.time())
-    return keys.issue(Wish("acme", now + 3600, **members), now)[0]
-
-
 def free_ports(count: int) -> list[int]:
     opened = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [server.getsockname()[1] for server in opened]
@@ -45,7 +31,7 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture
 def fleet(serve, keys, tmp_path) -> list[Service]:
-    (tmp_path / "node.key").write_text(issue(keys, is_node=True))
+    (tmp_path / "node.key").write_text(keys.key(is_node=True))
     ports = free_ports(3)
     nodes = tuple(f"http://127.0.0.1:{port}" for port in ports)
     return [
@@ -65,7 +51,7 @@ def fleet(serve, keys, tmp_path) -> list[Service]:
 
 
 def test_of_a_limit_of_ten_on_three_nodes_exactly_ten_pass(fleet, keys):
-    key = issue(keys, quota=Quota(requests_per_minute=10))
+    key = keys.key(quota=Quota(requests_per_minute=10))
     passed, tried, deadline = 0, 0, time.monotonic() + 4
     while time.monotonic() < deadline and passed < 11:
         status = fleet[tried % 3].ask(chat("hi", f"x-api-key: {key}")).status
@@ -77,13 +63,13 @@ def test_of_a_limit_of_ten_on_three_nodes_exactly_ten_pass(fleet, keys):
 
 
 def test_a_node_that_is_not_the_home_serves_after_the_wait_that_it_asked_for(fleet, keys):
-    key = issue(keys, quota=Quota(tokens_per_minute=100_000, concurrent=8))
+    key = keys.key(quota=Quota(tokens_per_minute=100_000, concurrent=8))
     for service in fleet:
         expect_soon(lambda service=service: service.ask(chat("hi", f"x-api-key: {key}")).status == 200)
 
 
 def test_a_node_whose_home_does_not_answer_refuses_and_the_others_go_on(fleet, keys):
-    key = issue(keys, quota=Quota(requests_per_minute=1000))
+    key = keys.key(quota=Quota(requests_per_minute=1000))
     identity = fleet[0].server.keyring.authenticator.admit(key.encode(), "test")
     homes = [service.server.book._fleet.home(identity.key_id) for service in fleet]
     assert len(set(homes)) == 1
@@ -98,8 +84,8 @@ def test_a_node_whose_home_does_not_answer_refuses_and_the_others_go_on(fleet, k
 def test_only_a_nodes_key_may_ask_for_leases(serve, keys):
     service = serve(key_set=str(keys.folder / KEY_SET))
     assert service.ask(post("/v1/leases", ASK)).status == 401
-    assert service.ask(post("/v1/leases", ASK, f"x-api-key: {issue(keys)}")).status == 403
-    reply = service.ask(post("/v1/leases", ASK, f"x-api-key: {issue(keys, is_node=True)}"))
+    assert service.ask(post("/v1/leases", ASK, f"x-api-key: {keys.key()}")).status == 403
+    reply = service.ask(post("/v1/leases", ASK, f"x-api-key: {keys.key(is_node=True)}"))
     assert reply.status == 200
     assert reply.json[0]["units"]["requests"] == 1
 

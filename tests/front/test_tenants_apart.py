@@ -8,17 +8,10 @@ import pytest
 from echo_service import chat
 
 from zerolayer.guard.auth.key_files import KEY_SET
-from zerolayer.guard.auth.signing import KeyFolder, Wish
+from zerolayer.guard.auth.signing import Wish
 from zerolayer.guard.identity import Quota
 from zerolayer.guard.ledger.record import Entry
 from zerolayer.guard.ledger.segment import Chain
-
-
-@pytest.fixture
-def keys(tmp_path):
-    folder = KeyFolder(tmp_path / "keys")
-    folder.create(int(time.time()))
-    return folder
 
 
 @pytest.fixture

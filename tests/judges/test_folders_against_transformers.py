@@ -72,9 +72,10 @@ def judged(model: Any) -> np.ndarray:
         return model(torch.tensor([IDS])).logits[0].numpy()
 
 
-def ours(folder: Path) -> np.ndarray:
+def ours(folder: Path, *, fine: bool = True) -> np.ndarray:
     source = open_source(folder)
-    engine = NativeEngine.load(source.weights, source.config, slots=4, slot_tokens=128, chunk_tokens=32, threads=1)
+    sizes = {"slots": 4, "slot_tokens": 128, "chunk_tokens": 32, "threads": 1}
+    engine = NativeEngine.load(source.weights, source.config, **sizes, fine=fine)
     try:
         return engine.logits(IDS)
     finally:
@@ -93,8 +94,8 @@ def test_logits_are_those_of_transformers(tmp_path: Path, name: str) -> None:
     torch = pytest.importorskip("torch", reason=f"torch is missing; install it with: {INSTALL}")
     model = save(tmp_path, name)
     exact = judged(model)
-    got = ours(tmp_path)
-    assert spread(got, exact) < 0.06
+    got = ours(tmp_path, fine=False)
+    assert spread(ours(tmp_path), exact) < spread(got, exact) < 0.06
     head = model.lm_head.weight.detach().clone()
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():

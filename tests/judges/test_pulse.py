@@ -27,6 +27,7 @@ from zerolayer.check.load_client import LoadClient
 from zerolayer.check.measure import Measurement
 from zerolayer.check.report import Report, analyse
 from zerolayer.check.run_file import CLOSED, STEP, Run, Settings
+from zerolayer.check.session import Session
 from zerolayer.check.statistics import Estimate, quantile
 from zerolayer.check.text_report import show
 
@@ -99,7 +100,7 @@ def report_on(address: str, api: str, **changes: object) -> tuple[Run, Report]:
     client = LoadClient(target.endpoint, 10)
     try:
         target = targets.discover(client, target, ask_api=api != "http")
-        run = Measurement(target, client, settings, Silent(), time.sleep).measure()
+        run = Measurement(Session(target, client, settings, Silent(), time.sleep)).measure()
     finally:
         client.close()
     return run, analyse(run)

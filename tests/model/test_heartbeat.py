@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model.engine import Generation, SampledToken, StepPlan
 from zerolayer.model.heartbeat import Heartbeat, Outcome
 from zerolayer.model.mock_engine import MockEngine
@@ -129,6 +130,37 @@ class Wrong(MockEngine):
             SampledToken(token.slot, 99 - token.token_id, token.finish) if token.slot in self.greedy else token
             for token in tokens
         ]
+
+
+class Failing(MockEngine):
+    """Fails at its first ``fails`` steps."""
+
+    def __init__(self, fails: int) -> None:
+        super().__init__(slots=2, slot_tokens=64, chunk_tokens=8, step_us=0, vocabulary=100)
+        self.fails = fails
+
+    def step(self, plan: StepPlan) -> list[SampledToken]:
+        self.fails -= 1
+        if self.fails >= 0:
+            raise EngineFailed("broken on purpose")
+        return super().step(plan)
+
+
+def starting(fails: int, programs: Programs) -> StepClock:
+    heartbeat = Heartbeat(programs, [1, 2], INTERVAL)
+    return StepClock(Failing(fails), [].append, time.monotonic_ns, programs=programs, heartbeat=heartbeat)
+
+
+def test_an_engine_that_fails_again_and_again_before_the_first_request_does_not_start(programs: Programs) -> None:
+    with pytest.raises(StartupError, match="3 of its first 3 generations"):
+        starting(3, programs).start()
+
+
+def test_an_engine_that_failed_twice_and_then_works_starts(programs: Programs) -> None:
+    clock = starting(2, programs)
+    clock.start()
+    clock.stop()
+    assert programs.dropped == ()
 
 
 def test_the_step_clock_beats_while_idle_and_tells_nobody(programs: Programs) -> None:

@@ -1,8 +1,8 @@
 """The native engine against the float32 reference: logits, greedy tokens, perplexity.
 
 Tolerances. Weights are int8 per output channel: on random matrices that alone moves logits by 2 to 4 % of their
-standard deviation. Against a reference whose matrices went through the same int8 grid, only the rounding of activations
-(14 bits), keys (13 bits) and values (8 bits) remains.
+standard deviation, less with fine inputs. Against a reference whose matrices went through the same int8 grid, only the
+rounding of activations (14 bits), keys (13 bits) and values (8 bits) remains.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def test_logits_agree_with_the_reference(engines: Engines, shape: TinyShape, kin
 def test_only_rounding_of_activations_is_left_beside_int8_weights(engines: Engines, shape: TinyShape) -> None:
     ids = ids_of_every_kind(70)
     want = engines.reference(shape).with_matrices(int8_per_output).logits(ids)
-    assert spread(engines.open(shape).logits(ids), want) < 0.015
+    assert spread(engines.open(shape, fine=False).logits(ids), want) < 0.015
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_logits_are_close_at_the_last_position_of_a_slot(engines: Engines, shape: TinyShape) -> None:
     ids = ids_of_every_kind(100)
-    engine = engines.open(shape, slot_tokens=100, chunk_tokens=7)
+    engine = engines.open(shape, slot_tokens=100, chunk_tokens=7, fine=False)
     want = engines.reference(shape).with_matrices(int8_per_output).logits(ids)
     assert spread(engine.logits(ids)[-1:], want[-1:]) < 0.02
 
@@ -82,7 +82,7 @@ def test_logits_are_close_at_the_last_position_of_a_slot(engines: Engines, shape
 def test_logits_stay_close_over_a_long_context(engines: Engines) -> None:
     ids = ids_of_every_kind(900)
     want = engines.reference(LLAMA_64).with_matrices(int8_per_output).logits(ids)
-    got = engines.open(LLAMA_64, slot_tokens=900, chunk_tokens=128).logits(ids)
+    got = engines.open(LLAMA_64, slot_tokens=900, chunk_tokens=128, fine=False).logits(ids)
     assert spread(got[800:], want[800:]) < 0.015
 
 

@@ -16,7 +16,7 @@ compile() { # NAME FLAGS...
 }
 avx2="-mavx2 -mfma -mf16c"
 avx512="$avx2 -mavx512f -mavx512bw -mavx512vl -mavx512dq"
-for name in cpu dequantise engine engine_calibrate engine_load engine_step kernels_portable pack_groups pool sampler sha256; do compile $name "$@"; done
+for name in cpu dequantise engine engine_calibrate engine_load engine_refine engine_step kernels_portable pack_groups pool sampler sha256; do compile $name "$@"; done
 case $("$compiler" -dumpmachine) in
 x86_64*)
   compile kernels_avx2 $avx2 "$@"

@@ -26,7 +26,7 @@ void check(bool condition, const std::string& what) {
 
 // Buffers of `rows` quantised rows, padded to blocks of 16 rows as the engine pads them.
 struct Rows {
-  Rows(int rows, int k) : stride(zl::round_up(k, zl::kAlignK)), blocks(stride / zl::kBlockK + 1) {
+  Rows(int rows, int k_pad) : stride(k_pad), blocks(stride / zl::kBlockK + 1) {
     const size_t n = size_t(zl::round_up(rows, 16)) * stride;
     hi.resize(n + 64);
     lo.resize(n + 64);
@@ -45,10 +45,14 @@ struct Rows {
 };
 
 struct PackedMatrix {
-  PackedMatrix(const zl::KernelSet* set, const std::vector<float>& w, int n, int k) {
+  PackedMatrix(const zl::KernelSet* set, const std::vector<float>& w, int n, int k, bool fine) {
+    if (fine) {
+      for (int i = 0; i < zl::kFine; i++) inputs.push_back(i * 7 % k);
+      matrix.fine = inputs.data();
+    }
     matrix.n = n;
     matrix.k = k;
-    matrix.k_pad = zl::round_up(k, zl::kAlignK);
+    matrix.k_pad = zl::round_up(k, zl::kAlignK) + (fine ? zl::kFine : 0);
     matrix.panels = zl::round_up(n, zl::kPanel) / zl::kPanel;
     data.resize(matrix.panel_bytes() * matrix.panels + 16384);
     scale.resize(size_t(matrix.panels) * zl::kPanel);
@@ -60,19 +64,23 @@ struct PackedMatrix {
       for (int o = 0; o < 16; o++) rows[o] = tile * 16 + o < n ? w.data() + size_t(tile * 16 + o) * k : zeros.data();
       set->pack_tile(rows, k, matrix.k_pad, matrix.data + size_t(tile / 2) * matrix.panel_bytes() + (tile % 2) * 1024, matrix.scale + tile * 16);
     }
+    Random random(3);
+    for (int output = 0; output < n; output++)
+      for (int i = matrix.k_coarse(); i < matrix.k_pad; i++) data[place(output, i)] = uint8_t(1 + random.bits() % 255);
   }
-  int weight(int output, int input) const {
-    const size_t at = size_t(output / 32) * matrix.panel_bytes() + size_t(input / 64) * 2048 + (output % 32) / 16 * 1024 +
-                      size_t(input % 64 / 4) * 64 + (output % 16) * 4 + input % 4;
-    return int(data[at]) - 128;
+  int weight(int output, int input) const { return int(data[place(output, input)]) - 128; }
+  size_t place(int output, int input) const {
+    return size_t(output / 32) * matrix.panel_bytes() + size_t(input / 64) * 2048 + (output % 32) / 16 * 1024 +
+           size_t(input % 64 / 4) * 64 + (output % 16) * 4 + input % 4;
   }
   zl::Matrix matrix;
   std::vector<uint8_t> data;
   std::vector<float> scale;
+  std::vector<int32_t> inputs;
 };
 
 // The product of quantised rows, summed in 64-bit integers by blocks: what every kernel set must give exactly.
-void check_gemm(const zl::KernelSet* set, int rows, int n, int k, bool extreme) {
+void check_gemm(const zl::KernelSet* set, int rows, int n, int k, bool extreme, bool fine = false) {
   Random random(uint64_t(rows * 1000003 + n * 1009 + k));
   std::vector<float> w = random_floats(&random, size_t(n) * k, 0.3f);
   std::vector<float> x = random_floats(&random, size_t(rows) * zl::round_up(k, 16), 2.0f);
@@ -83,30 +91,34 @@ void check_gemm(const zl::KernelSet* set, int rows, int n, int k, bool extreme) 
   const int x_stride = zl::round_up(k, 16);
   for (int r = 0; r < rows; r++)
     for (int i = k; i < x_stride; i++) x[size_t(r) * x_stride + i] = 0.0f;
-  const PackedMatrix packed(set, w, n, k);
-  Rows quantised(rows, k), words(rows, k);
+  const PackedMatrix packed(set, w, n, k, fine);
+  const zl::Matrix& m = packed.matrix;
+  Rows quantised(rows, m.k_pad), words(rows, m.k_pad);
   for (int r = 0; r < rows; r++) {
-    set->quantise(x.data() + size_t(r) * x_stride, k, packed.matrix.k_pad, nullptr, 0.0f, quantised.view, r);
-    zl::kernels_portable()->quantise(x.data() + size_t(r) * x_stride, k, packed.matrix.k_pad, nullptr, 0.0f, words.view, r);
+    set->quantise(x.data() + size_t(r) * x_stride, m, nullptr, 0.0f, quantised.view, r);
+    zl::kernels_portable()->quantise(x.data() + size_t(r) * x_stride, m, nullptr, 0.0f, words.view, r);
   }
   const size_t stride = size_t(packed.matrix.panels) * zl::kPanel;
   std::vector<float> out(stride * rows);
   set->gemm(packed.matrix, quantised.view, rows, 0, packed.matrix.panels, packed.data.data(), zl::Epilogue::kStore, out.data(), stride);
   int wrong = 0;
-  for (int r = 0; r < rows; r++)
+  for (int r = 0; r < rows; r++) {
+    const int16_t* q = words.words.data() + size_t(r) * words.stride;
+    for (size_t i = 0; i < packed.inputs.size(); i++) wrong += q[m.k_coarse() + i] != (q[packed.inputs[i]] + 64) >> 7;
     for (int o = 0; o < n; o++) {
       float expected = 0.0f;
-      for (int begin = 0; begin < k; begin += zl::kBlockK) {
+      for (int begin = 0; begin < m.k_pad; begin += zl::kBlockK) {
         int64_t sum = 0;
-        for (int i = begin; i < std::min(begin + zl::kBlockK, k); i++) sum += int64_t(packed.weight(o, i)) * words.words[size_t(r) * words.stride + i];
+        for (int i = begin; i < std::min(begin + zl::kBlockK, m.k_pad); i++) sum += int64_t(packed.weight(o, i)) * q[i];
         expected = begin ? expected + float(int32_t(sum)) : float(int32_t(sum));
         if (sum != int32_t(sum)) wrong++;
       }
       expected = expected * words.scale[r] * packed.scale[o];
       if (memcmp(&expected, &out[r * stride + o], 4) != 0) wrong++;
     }
+  }
   check(wrong == 0, std::string(set->name) + " gemm rows=" + std::to_string(rows) + " n=" + std::to_string(n) + " k=" + std::to_string(k) +
-                        (extreme ? " at the largest values" : ""));
+                        (extreme ? " at the largest values" : "") + (fine ? " with fine inputs" : ""));
 }
 
 void check_exp(const zl::KernelSet* set) {
@@ -168,6 +180,8 @@ int main() {
     for (const int rows : {1, 2, 3, 5, 6, 7, 13, 16, 17, 33}) check_gemm(set, rows, 70, 100, false);
     check_gemm(set, 3, 40, 4160, false);
     check_gemm(set, 7, 32, 2048, true);
+    for (const int rows : {1, 6, 16, 33}) check_gemm(set, rows, 70, 100, false, true);
+    check_gemm(set, 7, 32, 2048, true, true);
     check_exp(set);
     check_argmax(set);
     check_norm(set);

@@ -10,10 +10,11 @@ trap 'rm -r "$built"' EXIT
 export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1
 
 echo "address and undefined-behaviour sanitizers, seed $seed"
-sh "$here/build.sh" "$built/kernel_test,$built/fuzz_engine,$built/fuzz_guard" g++ -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
+sh "$here/build.sh" "$built/kernel_test,$built/fuzz_engine,$built/fuzz_guard,$built/fuzz_deadline" g++ -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
 "$built/kernel_test"
 "$built/fuzz_engine" "$seconds" "$seed"
 "$built/fuzz_guard" 200000 "$seed"
+"$built/fuzz_deadline" 500000 "$seed"
 
 echo "thread sanitizer, seed $seed"
 rm "$built/fuzz_engine"

@@ -63,21 +63,23 @@ struct SmallModel {
   void load(zl::Engine* engine) const {
     using Type = zl::TensorType;
     Random random(7);
-    std::vector<uint8_t> a, b, c;
+    std::vector<uint8_t> held[kLayers][7], embedding_held;  // until the engine has refined its weights
     for (int layer = 0; layer < kLayers; layer++) {
+      auto& [a, b, c, d, e, f, g] = held[layer];
       const zl::Tensor q = matrix(&random, Type::kQ4_1, kHeads * kHeadDim, kHidden, &a), k = matrix(&random, Type::kQ4_1, kKvHeads * kHeadDim, kHidden, &b),
                        v = matrix(&random, Type::kQ4_1, kKvHeads * kHeadDim, kHidden, &c);
       engine->load_qkv(layer, q, k, v, true);
-      engine->load_output(layer, matrix(&random, Type::kQ4_0, kHidden, kHeads * kHeadDim, &a));
-      const zl::Tensor gate = matrix(&random, Type::kQ4_1, kIntermediate, kHidden, &a), up = matrix(&random, Type::kQ4_1, kIntermediate, kHidden, &b);
+      engine->load_output(layer, matrix(&random, Type::kQ4_0, kHidden, kHeads * kHeadDim, &d));
+      const zl::Tensor gate = matrix(&random, Type::kQ4_1, kIntermediate, kHidden, &e), up = matrix(&random, Type::kQ4_1, kIntermediate, kHidden, &f);
       engine->load_gate_up(layer, gate, up);
-      engine->load_down(layer, matrix(&random, Type::kQ8_0, kHidden, kIntermediate, &a));
+      engine->load_down(layer, matrix(&random, Type::kQ8_0, kHidden, kIntermediate, &g));
       const std::vector<float> attention = random_floats(&random, kHidden, 1.0f), mlp = random_floats(&random, kHidden, 1.0f);
       engine->load_norms(layer, attention.data(), mlp.data());
     }
-    const zl::Tensor embedding = matrix(&random, Type::kQ8_0, kVocabulary, kHidden, &a);
+    const zl::Tensor embedding = matrix(&random, Type::kQ8_0, kVocabulary, kHidden, &embedding_held);
     engine->load_embedding(embedding);
     const std::vector<float> norm = random_floats(&random, kHidden, 1.0f);
     engine->load_head(embedding, norm.data());
+    engine->refine();
   }
 };

@@ -52,6 +52,7 @@ class Engines:
         prefixes: int = 0,
         prefix_tokens: int = 0,
         exact: bool = False,
+        fine: bool = True,
         bloom: bool = False,
     ) -> NativeEngine:
         """A new engine. One thread unless asked: two that spin for each other are slow on a busy machine."""
@@ -67,6 +68,7 @@ class Engines:
             prefixes=prefixes,
             prefix_tokens=prefix_tokens,
             exact=exact,
+            fine=fine,
             bloom=bloom,
             stop_ids=(EOS_ID,),
         )

@@ -6,9 +6,10 @@ import ctypes
 import json
 
 import pytest
+from llguidance import LLMatcher
 
 from zerolayer.errors import InvalidRequest
-from zerolayer.text.grammar import Grammars, Matcher
+from zerolayer.text.grammar import Grammars
 from zerolayer.text.tool_format import HERMES, ToolFormat
 from zerolayer.text.vocabulary import BYTE_ALPHABET, TokenKind, Vocabulary
 from zerolayer.wire.schema import OutputFormat, Request, Route
@@ -61,7 +62,7 @@ def why(grammars: Grammars, request: Request) -> str:
     return refused.value.message
 
 
-def mask(state: Matcher) -> list[int]:
+def mask(state: LLMatcher) -> list[int]:
     """The tokens that may come next."""
     row = (ctypes.c_uint32 * ((END + 32) // 32))()
     state.unsafe_compute_mask_ptr(ctypes.addressof(row), ctypes.sizeof(row))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import threading
 import time
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from text.byte_grammars import END, SECRET, accepts, asking, build, why
 from zerolayer.errors import InvalidRequest
-from zerolayer.text import grammar, json_schema
+from zerolayer.text import grammar, grammar_compiler, json_schema
 from zerolayer.text.grammar import Grammars
 from zerolayer.text.tool_format import HERMES, LLAMA, MISTRAL, MISTRAL_NAMED, ToolFormat
 from zerolayer.wire.schema import OutputFormat, Request, Route, Tool, ToolChoice, ToolMode
@@ -30,6 +31,30 @@ def calling(*tools: Tool, mode: ToolMode = ToolMode.REQUIRED, many: bool = True,
 
 def nested(depth: int) -> bytes:
     return b'{"type":"array","items":' * depth + b"{}" + b"}" * depth
+
+
+# --- when it is compiled
+
+
+def test_the_compiler_is_made_once_whoever_needs_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    class Slow(grammar_compiler.GrammarCompiler):
+        def __init__(self, *made_of: Any) -> None:
+            made.append(made_of)
+            time.sleep(0.01)
+            super().__init__(*made_of)
+
+    monkeypatch.setattr(grammar_compiler, "GrammarCompiler", Slow)
+    several = build()
+    assert made == []
+    threads = [threading.Thread(target=several.prepare) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert several.of(asking({"type": "null"})) is not None
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
 
 
 # --- what is allowed
@@ -249,11 +274,11 @@ def test_a_heavy_schema_is_compiled_or_refused_within_its_limits(grammars: Gramm
         found = grammars.of(asking(schema))
     except InvalidRequest:
         found = None
-    row = (grammar.ctypes.c_uint32 * 9)()
+    row = (ctypes.c_uint32 * 9)()
     if found is not None:
         state = found.start()
         for _ in range(30):
-            state.unsafe_compute_mask_ptr(grammar.ctypes.addressof(row), grammar.ctypes.sizeof(row))
+            state.unsafe_compute_mask_ptr(ctypes.addressof(row), ctypes.sizeof(row))
             allowed = [at for at in range(END) if row[at // 32] >> (at % 32) & 1]
             if not allowed or not state.consume_token(allowed[-1]):
                 break

@@ -71,8 +71,9 @@ def _add_compare(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
     text = "Plan a fleet: how many nodes of which kind serve a trace of requests in time, and what that costs."
     fleet = commands.add_parser("simulate", help="plan a fleet", description=text, allow_abbrev=False)
-    fleet.add_argument("--trace", metavar="FILE", required=True, help="arrivals in Azure's or Mooncake's format")
+    fleet.add_argument("--trace", metavar="FILE", help="arrivals in Azure's or Mooncake's format")
     fleet.add_argument("--cost", metavar="FILE", action="append", default=[], help="cost table of a kind of node, TOML")
+    fleet.add_argument("--measure", metavar="URL", help="print the cost table of a running server, and end")
     fleet.add_argument("--speed", metavar="X,...", type=_rates, default=(1.0,), help="arrivals X times as fast")
     fleet.add_argument("--limit", metavar="N", type=_count, help="only the first N requests")
     fleet.add_argument("--nodes", metavar="N,...", type=_counts, default=(), help="numbers of nodes to try")
@@ -248,6 +249,7 @@ def _simulate(options: argparse.Namespace) -> int:
             retries=options.retries,
             html=options.html,
             json=options.json,
+            measure=options.measure,
         )
     )
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 
 from zerolayer.check.statistics import Floats
 
-WIDTH, HEIGHT = 640, 250
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 10, 40
+WIDTH, HEIGHT = 560, 280
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 22, 48
+NAMES = 62  # to the right of lines, for their names
+APART = 14  # from one name to the next
 COLUMNS, BANDS, BARS = 72, 26, 48
+COLOURS = 4  # of lines
+Line = tuple[Floats, Floats]  # x and y of every point
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ class Axis:
         return [float(v) for v in np.arange(math.ceil(self.low / step) * step, self.high + step / 1e6, step)]
 
 
-def _x_axis(low: float, high: float, *, log: bool = False) -> Axis:
-    return Axis(low, high, LEFT, WIDTH - RIGHT, log)
+def _x_axis(low: float, high: float, *, log: bool = False, right: int = RIGHT) -> Axis:
+    return Axis(low, high, LEFT, WIDTH - right, log)
 
 
 def _y_axis(low: float, high: float, *, log: bool = False) -> Axis:
@@ -58,18 +62,18 @@ def _frame(
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}"><title>{title}</title>']
     for tick in y.ticks():
         at = y.at(tick)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{x.end}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(f'<text x="{LEFT - 7}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
     parts += [
-        f'<text x="{x.at(tick):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{tick:g}</text>'
+        f'<text x="{x.at(tick):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{tick:g}</text>'
         for tick in (x_ticks or x.ticks())
     ]
     parts.append(inside)
-    parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y.start}" y2="{y.start}"/>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text class="label" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{x_label}</text>')
+    parts.append(f'<line class="axis" x1="{LEFT}" x2="{x.end}" y1="{y.start}" y2="{y.start}"/>')
+    middle = (LEFT + x.end) / 2
+    parts.append(f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{x_label}</text>')
     parts.append(
-        f'<text class="label" transform="translate(12 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" '
+        f'<text class="label" transform="translate(13 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" '
         f'text-anchor="middle">{y_label}</text></svg>'
     )
     return "".join(parts)
@@ -100,12 +104,15 @@ def histogram(series: dict[str, Floats], marks: dict[str, float]) -> str:
         if x.low <= value <= x.high:
             at = x.at(value)
             parts.append(f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{y.start}"/>')
-            parts.append(f'<text class="marked" x="{at + 4:.1f}" y="{TOP + 10}">{name}</text>')
+            parts.append(f'<text class="marked" x="{at + 4:.1f}" y="{TOP + 2}">{name}</text>')
     return _frame(x, y, "latency in ms (logarithmic)", "% of requests", "".join(parts), "Histogram of latency")
 
 
-def heat_map(time_s: Floats, latency_ms: Floats) -> str:
-    """Requests over time and log latency; the darker, the more (square root). Bands that percentiles hide show here."""
+def heat_map(time_s: Floats, latency_ms: Floats, begins_s: dict[str, float]) -> str:
+    """Requests over time and log latency; the darker, the more (square root). Bands that percentiles hide show here.
+
+    ``begins_s`` says when each part of the run begins.
+    """
     x, y = _x_axis(0.0, max(float(time_s.max()), 1e-3)), _y_axis(*_range(latency_ms), log=True)
     rows = np.geomspace(y.low, y.high, BANDS + 1)
     counts, times, _ = np.histogram2d(time_s, latency_ms, (np.linspace(x.low, x.high, COLUMNS + 1), rows))
@@ -116,6 +123,13 @@ def heat_map(time_s: Floats, latency_ms: Floats) -> str:
         f'opacity="{0.15 + 0.85 * math.sqrt(counts[i, j] / top):.2f}"><title>{int(counts[i, j])}</title></rect>'
         for i, j in zip(*np.nonzero(counts), strict=True)
     ]
+    free = 0.0  # where the next name may begin
+    for name, begin in begins_s.items():
+        at = x.at(begin)
+        parts.append(f'<line class="axis" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP - 12}" y2="{y.start}"/>')
+        if at >= free:
+            parts.append(f'<text x="{at + 4:.1f}" y="{TOP - 4}">{name}</text>')
+            free = at + 8 * len(name)
     return _frame(
         x, y, "time since the run began in s", "latency in ms", "".join(parts), "Heat map of latency over time"
     )
@@ -148,31 +162,40 @@ def curve(sizes: Floats, lines: dict[str, Floats], s0_ms: float) -> str:
     everything = np.concatenate([*lines.values(), np.array([s0_ms])])
     everything = everything[~np.isnan(everything)]
     x, y = (
-        _x_axis(max(1.0, float(sizes.min())) / 1.1, float(sizes.max()) * 1.1, log=True),
+        _x_axis(max(1.0, float(sizes.min())) / 1.1, float(sizes.max()) * 1.1, log=True, right=NAMES),
         _y_axis(*_range(everything), log=True),
     )
-    parts = [_line(x.at, y.at, sizes, values, f"l{index}", name) for index, (name, values) in enumerate(lines.items())]
     at = y.at(s0_ms)
-    parts.append(f'<line class="mark" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-    return _frame(x, y, "requests at once", "latency in ms", "".join(parts), "Latency by size of pulse", sizes.tolist())
+    mark = f'<line class="mark" x1="{LEFT}" x2="{x.end}" y1="{at:.1f}" y2="{at:.1f}"/>'
+    drawn = _lines(x, y, {name: (sizes, values) for name, values in lines.items()}) + mark
+    return _frame(x, y, "requests at once", "latency in ms", drawn, "Latency by size of pulse", sizes.tolist())
 
 
-def shares(xs: Floats, lines: dict[str, Floats], x_label: str, y_label: str) -> str:
-    """Percentages against a count, one line each (at most two)."""
-    x, y = _x_axis(max(0.0, float(xs.min()) - 0.5), float(xs.max()) + 0.5), _y_axis(0.0, 105.0)
-    parts = [_line(x.at, y.at, xs, values, f"l{index}", name) for index, (name, values) in enumerate(lines.items())]
-    return _frame(x, y, x_label, y_label, "".join(parts), f"{y_label} by {x_label}", xs.tolist())
+def shares(lines: dict[str, Line], x_label: str, y_label: str, x_ticks: list[float] | None = None) -> str:
+    """Percentages, one line each: (x, percentage). Which is which, the page says beside it."""
+    xs, ys = (np.concatenate([line[side] for line in lines.values()]) for side in (0, 1))
+    room = (float(xs.max()) - float(xs.min())) / 20 or 0.5
+    x = _x_axis(max(0.0, float(xs.min()) - room), float(xs.max()) + room)
+    y = _y_axis(max(0.0, float(ys.min()) - 5), 101.0)
+    drawn = _lines(x, y, lines, named=False)
+    return _frame(x, y, x_label, y_label, drawn, f"{y_label} by {x_label}", x_ticks)
 
 
-def _line(
-    x: Callable[[float], float], y: Callable[[float], float], xs: Floats, ys: Floats, kind: str, name: str
-) -> str:
-    points = [(x(a), y(b)) for a, b in zip(xs, ys, strict=True) if not math.isnan(b)]
-    if not points:
-        return ""
-    path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-    dots = "".join(f'<circle class="{kind}" cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in points)
-    a, b = points[-1]
-    beside = 18 if name in ("P50", "at once") else -8  # the lower line is named below
-    label = f'<text class="marked" x="{a - 6:.1f}" y="{b + beside:.1f}" text-anchor="end">{name}</text>'
-    return f'<polyline class="line {kind}" points="{path}"/>{dots}{label}'
+def _lines(x: Axis, y: Axis, lines: dict[str, Line], *, named: bool = True) -> str:
+    """Every line with its dots, and its name, if asked for, to the right of its end, where names do not touch."""
+    parts, ends = [], []
+    for index, (name, (xs, ys)) in enumerate(lines.items()):
+        kind = f"l{index % COLOURS}"
+        points = [(x.at(a), y.at(b)) for a, b in zip(xs, ys, strict=True) if not math.isnan(b)]
+        if not points:
+            continue
+        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
+        parts.append(f'<polyline class="line {kind}" points="{path}"/>')
+        parts += [f'<circle class="{kind}" cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in points]
+        if named:
+            ends.append((points[-1][1], points[-1][0], name))
+    above = -math.inf
+    for end, start, name in sorted(ends):
+        above = max(end, above + APART)
+        parts.append(f'<text class="marked" x="{start + 9:.1f}" y="{above + 4:.1f}">{escape(name)}</text>')
+    return "".join(parts)

@@ -56,7 +56,7 @@ def line(run: Run) -> Finding | None:
     if seen is None or not _ordered(seen) or math.isnan(s0.value):
         return None
     figures = {
-        "tau": Estimate(seen.tau, math.nan, math.nan, seen.effect.n),
+        "tau": seen.tau,
         "slope_ms": seen.slope,
         "effect_ms": seen.effect,
     }
@@ -71,7 +71,7 @@ def line(run: Run) -> Finding | None:
         return Finding(Kind.SERIAL, text, figures)
     passed = _passed(run, s0.value)
     behind = _slope_behind(run, passed)
-    if seen.tau > 0 and _is_shaper(run, s0.value, seen.slope.value, behind):
+    if seen.tau.value > 0 and _is_shaper(run, s0.value, seen.slope.value, behind):
         slope = behind or seen.slope
         figures |= {"slope_ms": slope, "drain_per_s": _per_second(slope)}
         burst = f"The first {passed} or so pass undelayed. " if passed >= 3 else ""
@@ -87,7 +87,7 @@ def line(run: Run) -> Finding | None:
     slots = s0.value / seen.slope.value
     waiting = max(0, round(served - slots))
     count = max(1, round(slots))
-    style = "" if seen.tau > 0 else " that serves the last come first"
+    style = "" if seen.tau.value > 0 else " that serves the last come first"
     return Finding(
         Kind.QUEUE,
         f"A queue{style}: about {count} {'slot' if count == 1 else 'slots'}, drains {drain:.3g}/s; "
@@ -102,7 +102,7 @@ def _reads_prompts_in_turn(run: Run, seen: Order) -> bool:
     A server of c slots begins c at once; a shaper keeps its own pace, whatever a prompt takes.
     """
     alone = run.first_ms[run.rows(BASELINE) & run.served]
-    if not is_stream(run) or seen.tau < 0 or not len(alone):
+    if not is_stream(run) or seen.tau.value < 0 or not len(alone):
         return False
     waits = _by_place(run)
     prompt_ms, places = float(np.nanmedian(alone)), np.arange(len(waits))
@@ -117,7 +117,7 @@ def _inverse(slope_ms: float) -> float:
 
 
 def _ordered(seen: Order) -> bool:
-    return abs(seen.tau) > ORDERED_TAU and abs(seen.z) > ORDERED_Z and seen.ordered.value >= ORDERED_PULSES
+    return abs(seen.tau.value) > ORDERED_TAU and abs(seen.z) > ORDERED_Z and seen.ordered.value >= ORDERED_PULSES
 
 
 def _per_second(slope_ms: Estimate) -> Estimate:
@@ -182,7 +182,7 @@ def _lets_a_burst_pass(run: Run, s0_ms: float, slots: float) -> bool:
     nobody. A burst need not be c, and its ramp leaves S0 by small steps. Where lone requests differ much, both look
     alike.
     """
-    if unloaded_spread(run) > UNEVEN * s0_ms:
+    if unloaded_spread(run).value > UNEVEN * s0_ms:
         return False
     waits = _by_place(run)
     between = int(np.count_nonzero((waits > 1.15 * s0_ms) & (waits < 1.65 * s0_ms)))

@@ -14,6 +14,7 @@ from zerolayer.check.statistics import (
     Estimate,
     Floats,
     bootstrap,
+    bootstrap_draws,
     kendall_tau,
     median,
     median_of,
@@ -22,10 +23,12 @@ from zerolayer.check.statistics import (
     rate,
     share,
     spread,
+    tau_estimate,
     theil_sen,
 )
 
 BOOTSTRAP_SEED = 20
+DRAWS = 400
 MIN_ACCEPTED = 4  # in a pulse whose order is looked at
 Mask = NDArray[np.bool_]
 
@@ -34,14 +37,14 @@ Mask = NDArray[np.bool_]
 class Lag:
     """The client's own lateness in ms, each the 99th percentile, and the most that still allows a verdict."""
 
-    timer_ms: float
-    send_ms: float
-    read_ms: float
+    timer: Estimate
+    send: Estimate
+    read: Estimate
     limit_ms: float
 
     @property
     def worst_ms(self) -> float:
-        return max(self.timer_ms, self.send_ms, self.read_ms)
+        return max(_or_zero(each.value) for each in (self.timer, self.send, self.read))
 
     @property
     def valid(self) -> bool:
@@ -71,11 +74,20 @@ class Order:
     """
 
     pulses: int
-    tau: float
+    tau: Estimate
     z: float
     ordered: Estimate
     slope: Estimate
     effect: Estimate
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """Of the largest pulses: P50 and P99 in times of S0, and P99 in times of P50. Bootstrapped over pulses."""
+
+    p50: Estimate
+    p99: Estimate
+    tail: Estimate
 
 
 @dataclass(frozen=True)
@@ -106,8 +118,8 @@ def lag(run: Run) -> Lag:
     return Lag(_p99(run.timer_lag), _p99((run.sent - run.intended)[sent]), _p99(run.lag[run.served]), limit)
 
 
-def _p99(microseconds: NDArray[np.int64]) -> float:
-    return float(np.quantile(microseconds, 0.99)) / 1000 if len(microseconds) else 0.0
+def _p99(microseconds: NDArray[np.int64]) -> Estimate:
+    return quantile(microseconds / 1000, 0.99)
 
 
 def _or_zero(value: float) -> float:
@@ -116,12 +128,54 @@ def _or_zero(value: float) -> float:
 
 def unloaded(run: Run) -> Estimate:
     """S0: the median latency of lone requests, in ms."""
-    return median(run.latency_ms[run.rows(BASELINE) & run.served])
+    return median(_alone(run))
 
 
-def unloaded_spread(run: Run) -> float:
+def unloaded_spread(run: Run) -> Estimate:
     """The median absolute deviation of lone requests' latency, in ms."""
-    return spread(run.latency_ms[run.rows(BASELINE) & run.served])
+    return bootstrap(_singly(_alone(run)), spread, np.random.default_rng(BOOTSTRAP_SEED))
+
+
+def _alone(run: Run) -> Floats:
+    return run.latency_ms[run.rows(BASELINE) & run.served]
+
+
+def _singly(values: Floats) -> list[Floats]:
+    return [np.array([value]) for value in values]
+
+
+def ratios(run: Run) -> Ratios | None:
+    """The largest pulses against lone requests; None without both."""
+    rows = run.rows(PULSE)
+    if not rows.any():
+        return None
+    largest = rows & (run.size == run.size[rows].max()) & run.served
+    pulses = [run.latency_ms[largest & (run.group == group)] for group in np.unique(run.group[largest])]
+    alone = _alone(run)
+    if not pulses or not len(alone):
+        return None
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    s0 = bootstrap_draws(_singly(alone), median_of, rng, DRAWS)
+    # The same pulses are drawn for both, because the ratio of the two is asked for.
+    p50 = bootstrap_draws(pulses, median_of, np.random.default_rng(BOOTSTRAP_SEED), DRAWS)
+    p99 = bootstrap_draws(pulses, _p99_of, np.random.default_rng(BOOTSTRAP_SEED), DRAWS)
+    seen = np.concatenate(pulses)
+    bounded = not math.isnan(quantile(seen, 0.99).high)
+
+    def ratio(draws: Floats, value: float, *, is_tail: bool) -> Estimate:
+        low, high = (float(bound) for bound in np.quantile(draws, [0.025, 0.975]))
+        return Estimate(value, low, high if bounded or not is_tail else math.nan, len(seen))
+
+    middle, tail, lone = float(median_of(seen)), float(_p99_of(seen)), float(median_of(alone))
+    return Ratios(
+        ratio(p50 / s0, middle / lone, is_tail=False),
+        ratio(p99 / s0, tail / lone, is_tail=True),
+        ratio(p99 / p50, tail / middle, is_tail=True),
+    )
+
+
+def _p99_of(values: Floats) -> Floats:
+    return np.asarray(np.quantile(values, 0.99, axis=-1), dtype=np.float64)
 
 
 def levels(run: Run, phase: str) -> list[Level]:
@@ -181,9 +235,10 @@ def order(run: Run) -> Order | None:
     groups = [waits for waits in pulse_waits(run) if len(waits) >= MIN_ACCEPTED]
     if not groups:
         return None
-    tau, z = pooled_tau(groups)
+    z = pooled_tau(groups)[1]
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    if tau < 0:
+    tau = tau_estimate(groups, np.random.default_rng(BOOTSTRAP_SEED))
+    if tau.value < 0:
         groups = [waits[::-1] for waits in groups]
     taus = np.array([kendall_tau(waits) for waits in groups])
     slopes = [np.array([theil_sen(waits)]) for waits in groups]

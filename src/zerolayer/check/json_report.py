@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from zerolayer.check.figures import Level
+from zerolayer.check.findings import Finding
 from zerolayer.check.report import Report
 from zerolayer.check.run_file import Run
 from zerolayer.check.statistics import Estimate
 from zerolayer.check.text_report import verdict
 
-VERSION = 1
+VERSION = 2  # 2 has an interval with every figure
 
 
 def to_json(run: Run, report: Report) -> str:
@@ -22,7 +23,7 @@ def to_json(run: Run, report: Report) -> str:
 
 
 def _document(run: Run, report: Report) -> dict[str, Any]:
-    lag, order, stream, retry = report.lag, report.order, report.stream, report.retry
+    lag, order, stream, retry, ratios = report.lag, report.order, report.stream, report.retry, report.ratios
     return {
         "version": VERSION,
         "exit_code": report.exit_code,
@@ -30,25 +31,28 @@ def _document(run: Run, report: Report) -> dict[str, Any]:
         "started": run.started,
         "target": run.target,
         "settings": run.settings,
-        "client_lag_p99_ms": {"timer": lag.timer_ms, "send": lag.send_ms, "read": lag.read_ms, "limit": lag.limit_ms},
-        "findings": [
-            {
-                "kind": finding.kind.value,
-                "exit_code": finding.exit_code,
-                "text": finding.text,
-                "likely_cause": report.causes.get(finding.kind),
-                "figures": {name: figure(estimate) for name, estimate in finding.figures.items()},
-            }
-            for finding in report.findings
-        ],
+        "client_lag_p99_ms": {
+            "timer": figure(lag.timer),
+            "send": figure(lag.send),
+            "read": figure(lag.read),
+            "limit": lag.limit_ms,
+        },
+        "findings": [_finding(report, finding) for finding in report.findings],
         "s0_ms": figure(report.s0),
-        "s0_spread_ms": finite(report.s0_spread_ms),
+        "s0_spread_ms": figure(report.s0_spread),
         "prompt_tokens": figure(report.prompt_tokens),
         **_loads(report),
+        "largest_pulse": ratios
+        and {
+            "p50_over_s0": figure(ratios.p50),
+            "p99_over_s0": figure(ratios.p99),
+            "p99_over_p50": figure(ratios.tail),
+            "p50_from_send_ms": figure(report.sent),
+        },
         "order": order
         and {
             "pulses": order.pulses,
-            "tau": finite(order.tau),
+            "tau": figure(order.tau),
             "z": finite(order.z),
             "slope_ms": figure(order.slope),
             "effect_ms": figure(order.effect),
@@ -73,6 +77,16 @@ def _document(run: Run, report: Report) -> dict[str, Any]:
             }
             for each in report.limits
         ],
+    }
+
+
+def _finding(report: Report, finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind.value,
+        "exit_code": finding.exit_code,
+        "text": finding.text,
+        "likely_cause": report.causes.get(finding.kind),
+        "figures": {name: figure(estimate) for name, estimate in finding.figures.items()},
     }
 
 

@@ -14,11 +14,11 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from zerolayer.check.carrier import Carrier, Http1Carrier, Http2Carrier
 from zerolayer.check.errors import TargetError
 from zerolayer.check.exchange import Exchange, Planned
+from zerolayer.check.network import Endpoint, Network, SystemNetwork
 
 READ_BYTES = 1 << 18
 SPIN_NS = 2_000_000  # epoll's timeout has a resolution of 1 ms: the last stretch before a send is polled
@@ -28,20 +28,6 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close at once, with RST
 
 Clock = Callable[[], int]
 Follow = Callable[[Exchange], Iterable[Planned]]
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """Where to connect, and whether by HTTP/2: over TLS by ALPN, else with prior knowledge (RFC 9113 section 3)."""
-
-    host: str
-    port: int
-    tls: bool
-    http2: bool = False
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
 class _Connection:
@@ -60,7 +46,13 @@ class LoadClient:
     HTTP/1.1 has a connection for each request that is under way, HTTP/2 as few as the server's limit of streams allows.
     """
 
-    def __init__(self, endpoint: Endpoint, timeout_s: float, clock: Clock = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        timeout_s: float,
+        clock: Clock = time.monotonic_ns,
+        network: Network | None = None,
+    ) -> None:
         self.clock = clock
         self.in_flight: dict[int, Exchange] = {}  # by id()
         self.quiet: Callable[[], None] = _nothing  # called now and then while nothing comes and nothing is due
@@ -68,7 +60,8 @@ class LoadClient:
         self._tls = ssl.create_default_context() if endpoint.tls else None
         if self._tls is not None and endpoint.http2:
             self._tls.set_alpn_protocols(["h2"])
-        self._poll = select.epoll()
+        self._network = network or SystemNetwork()
+        self._poll = self._network.poll()
         # Taken from the front: requests are sent in the order in which their connections were opened, and accepted.
         self._ready: deque[_Connection] = deque()  # with room for one exchange more
         self._busy: dict[int, _Connection] = {}
@@ -117,8 +110,7 @@ class LoadClient:
     def _connect(self) -> _Connection:
         carrier: Carrier = Http2Carrier() if self._endpoint.http2 else Http1Carrier()
         try:
-            sock = socket.create_connection((self._endpoint.host, self._endpoint.port), timeout=self._timeout_s)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock = self._network.connect(self._endpoint, self._timeout_s)
             if self._tls is not None:
                 sock = self._tls.wrap_socket(sock, server_hostname=self._endpoint.host)
             if hello := carrier.answer():
@@ -272,7 +264,7 @@ class LoadClient:
                     exchange.error = "reset"
             now_ns = self.clock()
             for exchange in connection.active:
-                exchange.lag_ns = max(exchange.lag_ns, now_ns - since_ns)
+                exchange.lag_ns = max(exchange.lag_ns, now_ns - max(since_ns, exchange.sent_ns))
             if not data:
                 return ended + self._lost(connection)
             over = connection.carrier.feed(data, now_ns)

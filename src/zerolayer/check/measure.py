@@ -6,16 +6,11 @@ are. A slow service gets fewer and smaller pulses, never a longer measurement th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from zerolayer.check import figures, refusals
 from zerolayer.check.errors import TargetError
-from zerolayer.check.live_view import Watcher
-from zerolayer.check.load_client import LoadClient
 from zerolayer.check.loads import load
-from zerolayer.check.run_file import BASELINE, PULSE, REFUSALS, Run, Settings
+from zerolayer.check.run_file import BASELINE, PULSE, REFUSALS, Run
 from zerolayer.check.session import Session, latencies
-from zerolayer.check.target import Target
 from zerolayer.check.trace import Arrival
 
 WARM_UP = 3
@@ -27,19 +22,11 @@ _FEWEST = 38.0  # times S0 that a measurement takes at least: the fewest probes,
 
 
 class Measurement:
-    """One run against one service. Use once."""
+    """One run of a session. Use once."""
 
-    def __init__(
-        self,
-        target: Target,
-        client: LoadClient,
-        settings: Settings,
-        watcher: Watcher,
-        sleep: Callable[[float], None],
-    ) -> None:
-        self._session = Session(target, client, settings, watcher, sleep)
-        self._watcher = watcher
-        client.quiet = watcher.wait
+    def __init__(self, session: Session) -> None:
+        self._session, self._watcher = session, session.watcher
+        session.client.quiet = session.watcher.wait
 
     def measure(self, arrivals: list[Arrival] | None = None) -> Run:
         """All phases; with ``arrivals``, the trace takes the place of the steps. Raises ``TargetError``.

@@ -21,6 +21,7 @@ from zerolayer.check.load_client import LoadClient
 from zerolayer.check.measure import Measurement
 from zerolayer.check.report import LIMIT_NAMES, Limit, analyse
 from zerolayer.check.run_file import Run, Settings, read, write
+from zerolayer.check.session import Session
 from zerolayer.check.text_report import text
 from zerolayer.check.trace import Arrival, read_trace
 from zerolayer.errors import UsageError
@@ -105,7 +106,7 @@ def _measure(options: PulseOptions) -> Run:
     view.note(f"Measuring {target.endpoint}: lone requests, pulses, a load, and what becomes of refusals.")
     try:
         target = targets.discover(client, target, ask_api=options.api != "http" and options.body is None)
-        return Measurement(target, client, options.settings, view, time.sleep).measure(arrivals)
+        return Measurement(Session(target, client, options.settings, view, time.sleep)).measure(arrivals)
     except KeyboardInterrupt:
         raise TargetError("Interrupted before the unloaded time was known.") from None
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -53,7 +52,7 @@ class Report:
 
     lag: figures.Lag
     s0: Estimate
-    s0_spread_ms: float
+    s0_spread: Estimate
     pulses: list[figures.Level]
     order: figures.Order | None
     steps: list[figures.Level]
@@ -68,18 +67,7 @@ class Report:
     limits: list[LimitResult]
     exit_code: int
     sent: Estimate  # median latency of the largest pulses from the real send, beside that from the intended time
-
-    @property
-    def p50_over_s0(self) -> float:
-        return self.pulses[-1].p50.value / self.s0.value if self.pulses and self.s0.n else math.nan
-
-    @property
-    def p99_over_s0(self) -> float:
-        return self.pulses[-1].p99.value / self.s0.value if self.pulses and self.s0.n else math.nan
-
-    @property
-    def p99_over_p50(self) -> float:
-        return self.pulses[-1].p99.value / self.pulses[-1].p50.value if self.pulses else math.nan
+    ratios: figures.Ratios | None  # of the largest pulses
 
 
 LIMIT_NAMES: dict[str, Callable[[Run], Estimate]] = {
@@ -103,7 +91,7 @@ def analyse(run: Run, limits: Iterable[Limit] = ()) -> Report:
     return Report(
         lag=lag,
         s0=figures.unloaded(run),
-        s0_spread_ms=figures.unloaded_spread(run),
+        s0_spread=figures.unloaded_spread(run),
         pulses=figures.levels(run, PULSE),
         order=figures.order(run),
         steps=figures.levels(run, STEP) + figures.levels(run, REPLAY),
@@ -118,6 +106,7 @@ def analyse(run: Run, limits: Iterable[Limit] = ()) -> Report:
         limits=results,
         exit_code=code if lag.valid else INVALID,
         sent=median(run.sent_latency_ms[largest]),
+        ratios=figures.ratios(run),
     )
 
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from zerolayer.check.errors import InputFileError
-from zerolayer.check.simulated_node import INFEASIBLE, SERVED, Node, Rules, Steps, settled
+from zerolayer.check.cost_table import Cost
+from zerolayer.check.simulated_node import SERVED, Rules, Seen, Steps, fleet, node, settled
 from zerolayer.check.statistics import Floats
 from zerolayer.check.trace import Arrival
 from zerolayer.contract import Deadline
@@ -23,31 +20,7 @@ from zerolayer.errors import UsageError
 
 MS = 1_000_000
 MAX_NODES = 100_000
-
-
-class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A node's cost table, measured or given: step times at full occupancy, and the price.
-
-    ``row_ms`` is what each further slot adds to a step, for plans with other numbers of slots.
-    """
-
-    name: str
-    slots: int
-    decode_ms: float  # a step in which every slot brings one token
-    mixed_ms: float  # the same step with a chunk of a prompt
-    chunk_tokens: int
-    slot_tokens: int
-    price_per_hour: float = 0.0
-    row_ms: float = 0.0
-
-    def with_slots(self, slots: int) -> Cost:
-        """The same node with another number of slots. Raises ``UsageError`` where its steps would take no time."""
-        more = (slots - self.slots) * self.row_ms
-        if self.decode_ms + more <= 0:
-            raise UsageError(f"{self.name} with {slots} slots would have steps of no time: its row_ms is too large.")
-        return msgspec.structs.replace(
-            self, slots=slots, decode_ms=self.decode_ms + more, mixed_ms=self.mixed_ms + more
-        )
+_AT_ONCE = 10_000  # requests between two looks for a ^C
 
 
 @dataclass(frozen=True)
@@ -81,8 +54,12 @@ class Outcome:
         return (self.met + self.booked) / max(1, self.arrivals)
 
     @property
+    def price_per_hour(self) -> float:
+        return self.nodes * self.cost.price_per_hour
+
+    @property
     def price(self) -> float:
-        return self.nodes * self.cost.price_per_hour * self.hours
+        return self.price_per_hour * self.hours
 
     @property
     def price_per_1000_tokens(self) -> float:
@@ -91,23 +68,6 @@ class Outcome:
     @property
     def price_per_served(self) -> float:
         return self.price / (self.met + self.booked) if self.met + self.booked else math.nan
-
-
-def read_cost(path: Path) -> Cost:
-    """A cost table from a TOML file. Raises ``InputFileError``."""
-    try:
-        cost = msgspec.toml.decode(path.read_bytes(), type=Cost)
-    except OSError as error:
-        raise InputFileError(f"{path.name} cannot be read ({type(error).__name__}). Check the file's name.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        fields = ", ".join(Cost.__struct_fields__)
-        raise InputFileError(f"{path.name} is no cost table. It is TOML with {fields}.") from None
-    positive = (cost.slots, cost.decode_ms, cost.mixed_ms, cost.chunk_tokens, cost.slot_tokens)
-    if not all(0 < value < math.inf for value in positive) or not (
-        0 <= cost.price_per_hour < math.inf and 0 <= cost.row_ms < math.inf
-    ):
-        raise InputFileError(f"{path.name} holds a value that is not above 0. Only price_per_hour and row_ms may be 0.")
-    return cost
 
 
 def demand(arrivals: list[Arrival]) -> Demand:
@@ -150,104 +110,41 @@ def _chunks(cost: Cost, work: Demand) -> Floats:
     return np.ceil(np.maximum(work.prompt_tokens, 1) / cost.chunk_tokens)
 
 
-class _Fleet:
-    """Nodes of one kind, and what becomes of requests on them."""
-
-    def __init__(self, nodes: list[Node]) -> None:
-        self.nodes = nodes
-        self.back: list[tuple[int, int, int, int, Node]] = []  # heap of (time, request, attempt, first time, node)
-        self.again: set[int] = set()  # requests that were refused at first
-        self.refused = self.infeasible = 0
-        self._turn = 0
-
-    @property
-    def unserved(self) -> int:
-        """Requests that were refused for good."""
-        return self.refused + self.infeasible
-
-    def send(self, request: int, at: int) -> None:
-        """A new request."""
-        node = self._node(at)
-        fate, back = node.offer(request, at)
-        if fate != SERVED:
-            self._turned_away(fate, back, request, 0, at, node)
-
-    def retry_until(self, at: int) -> None:
-        """Send again whoever was told to come until ``at``."""
-        while self.back and self.back[0][0] <= at:
-            now, request, attempt, since, node = heappop(self.back)
-            fate, back = node.ask(request, now, attempt, since)
-            if fate != SERVED:
-                self._turned_away(fate, back, request, attempt, since, node)
-
-    def _turned_away(self, fate: int, back: int, request: int, attempt: int, since: int, node: Node) -> None:
-        self.again.add(request)
-        if fate == INFEASIBLE:
-            self.infeasible += 1
-        elif back < 0:
-            self.refused += 1
-        else:
-            heappush(self.back, (back, request, attempt + 1, since, node))
-
-    def _node(self, at: int) -> Node:
-        """The next one with a free slot, in turn; else the one that has one first."""
-        nodes = self.nodes
-        if len(nodes) == 1:
-            return nodes[0]
-        for _ in nodes:
-            self._turn = (self._turn + 1) % len(nodes)
-            node = nodes[self._turn]
-            node.advance(at)
-            if node.free:
-                return node
-        return min(nodes, key=lambda each: each.next_step)
-
-
 def simulate(work: Demand, cost: Cost, nodes: int, limits: Rules | None = None) -> Outcome:
     """Run the demand through ``nodes``, with the limits of a server's default contract unless ``limits`` say else."""
     return _simulate(work, cost, nodes, limits or rules(), len(work.at_ms))
 
 
-def _simulate(work: Demand, cost: Cost, nodes: int, limits: Rules, most_unserved: float) -> Outcome:
+def _simulate(work: Demand, cost: Cost, nodes: int, limits: Rules, most_unserved: int) -> Outcome:
     """The outcome; what had become of them by then, as soon as more than that are refused for good."""
     fits = work.prompt_tokens + work.output_tokens <= cost.slot_tokens
     chunks = _chunks(cost, work)[fits].astype(np.int64).tolist()
     tokens = np.maximum(work.output_tokens[fits], 1).astype(np.int64).tolist()
     arrivals = np.round(work.at_ms[fits] * MS).astype(np.int64).tolist()
     model = steps(cost)
-    fleet = _Fleet([Node(model, limits, chunks, tokens) for _ in range(nodes)])
-    send, back = fleet.send, fleet.back
-    for request, at in enumerate(arrivals):
-        if back and back[0][0] <= at:
-            fleet.retry_until(at)
-        send(request, at)
-        if fleet.unserved > most_unserved:
+    if chunks and not model.bear(max(chunks), max(tokens)):
+        raise UsageError(f"{cost.name} needs more than a year for one request of this trace: its steps are too long.")
+    made = fleet(nodes, model, limits, chunks, tokens)
+    for first in range(0, len(arrivals), _AT_ONCE):
+        if not made.send(arrivals[first : first + _AT_ONCE], first, most_unserved):
             break
-    fleet.retry_until(1 << 61)
-    for node in fleet.nodes:
-        node.advance(1 << 61)
-    return _outcome(work, cost, fleet, tokens, int(np.count_nonzero(~fits)))
+    return _outcome(work, cost, nodes, made.finish(), int(np.count_nonzero(~fits)))
 
 
-def _outcome(work: Demand, cost: Cost, fleet: _Fleet, tokens: list[int], too_long: int) -> Outcome:
-    ended = [each for node in fleet.nodes for each in node.ended]
-    in_time = [request for request, _, end, due in ended if end <= due]
-    booked = sum(request in fleet.again for request in in_time)
-    last = max([float(work.at_ms[-1]), *[end / MS for _, _, end, due in ended if end <= due]])
-    busy = sum(end - start for _, start, end, due in ended if end <= due) / MS
-    span_ms = last or 1.0
+def _outcome(work: Demand, cost: Cost, nodes: int, seen: Seen, too_long: int) -> Outcome:
+    span_ms = max(float(work.at_ms[-1]), seen.last_ns / MS) or 1.0
     return Outcome(
         cost,
-        len(fleet.nodes),
+        nodes,
         len(work.at_ms),
-        len(in_time) - booked,
-        booked,
-        len(ended) - len(in_time),
-        fleet.refused,
-        fleet.infeasible + too_long,
-        busy / (span_ms * cost.slots * len(fleet.nodes)),
+        seen.at_once,
+        seen.booked,
+        seen.late,
+        seen.refused,
+        seen.infeasible + too_long,
+        seen.busy_ns / MS / (span_ms * cost.slots * nodes),
         span_ms / 3_600_000,
-        sum(tokens[request] for request in in_time),
+        seen.tokens,
     )
 
 
@@ -255,7 +152,7 @@ def find_nodes(work: Demand, cost: Cost, target: float, limits: Rules | None = N
     """The fewest nodes that serve a share of ``target`` in time; None if no number does, as work is too long."""
     limits = limits or rules()
     low = _too_few(work, cost, target, limits)
-    high, most = low + 1, (1 - target) * len(work.at_ms)
+    high, most = low + 1, int((1 - target) * len(work.at_ms))
     if _hopeless(work, cost, limits) > most:
         return None
 
@@ -284,7 +181,7 @@ def _hopeless(work: Demand, cost: Cost, limits: Rules) -> int:
     kinds, counts = np.unique(
         np.array([chunks, np.maximum(work.output_tokens, 1)], dtype=np.int64)[:, fits], axis=1, return_counts=True
     )
-    lone = [Node(model, limits, [int(kind[0])], [int(kind[1])]).offer(0, 0)[0] for kind in kinds.T]
+    lone = [node(model, limits, [int(kind[0])], [int(kind[1])]).offer(0, 0)[0] for kind in kinds.T]
     return int(np.count_nonzero(~fits)) + int(counts[[fate != SERVED for fate in lone]].sum())
 
 

@@ -10,11 +10,14 @@ import msgspec
 import numpy as np
 
 from zerolayer.check import charts
+from zerolayer.check.cost_table import Cost, measured, read_cost, to_toml
 from zerolayer.check.errors import InputFileError
-from zerolayer.check.html_report import page, table
+from zerolayer.check.html_report import figure, legend, page, table
 from zerolayer.check.json_report import finite
-from zerolayer.check.simulate import Cost, Demand, Outcome, demand, find_nodes, read_cost, rules, simulate
+from zerolayer.check.simulate import Demand, Outcome, demand, find_nodes, rules, simulate
 from zerolayer.check.simulated_node import Rules
+from zerolayer.check.sla_command import scraped
+from zerolayer.check.statistics import Floats
 from zerolayer.check.text_report import aligned, number
 from zerolayer.check.trace import read_trace
 from zerolayer.errors import UsageError
@@ -28,7 +31,7 @@ class SimulateOptions:
     """What the simulate command was asked: each of the lists with each. No ``nodes``: find them for ``target``."""
 
     costs: tuple[str, ...]
-    trace: str
+    trace: str | None
     speeds: tuple[float, ...] = (1.0,)
     limit: int | None = None
     nodes: tuple[int, ...] = ()
@@ -40,15 +43,18 @@ class SimulateOptions:
     retries: int = 2
     html: str | None = None
     json: bool = False
+    measure: str | None = None  # admin address of a server whose cost table is wanted, and nothing else
 
 
 def run(options: SimulateOptions) -> int:
     """Simulate each kind of node and print the outcomes; 4 if no number of nodes reaches the target.
 
-    Raises ``InputFileError``.
+    Raises ``InputFileError``, ``UsageError``.
     """
-    if not options.costs:
-        raise UsageError("Name at least one cost table with --cost FILE.")
+    if options.measure is not None:
+        return measure(options.measure)
+    if not options.costs or options.trace is None:
+        raise UsageError("Name arrivals with --trace FILE, and at least one cost table with --cost FILE.")
     limits = rules(options.deadline_ms, options.first_token_ms, senders=options.senders, retries=options.retries)
     kinds = [read_cost(Path(name)) for name in options.costs]
     kinds = [kind.with_slots(slots) for kind in kinds for slots in options.slots or (kind.slots,)]
@@ -59,8 +65,16 @@ def run(options: SimulateOptions) -> int:
             plans += [Plan(cost, speed, work, outcome) for outcome in _outcomes(options, work, cost, limits)]
     if options.html is not None:
         _write(Path(options.html), _page(options, plans, limits))
-    print(_json(plans) if options.json else "\n".join(aligned(_rows(plans))))
+    print(
+        _json(plans) if options.json else "\n".join(filter(None, [*aligned(_rows(plans)), _cheapest(options, plans)]))
+    )
     return 0 if all(plan.outcome is not None for plan in plans) else 4
+
+
+def measure(url: str) -> int:
+    """Print the cost table of the server at this admin address. Raises ``ClientError``, ``TargetError``."""
+    print(to_toml(measured(scraped(url), url)), end="")
+    return 0
 
 
 @dataclass(frozen=True)
@@ -80,7 +94,7 @@ def _outcomes(options: SimulateOptions, work: Demand, cost: Cost, limits: Rules)
 
 
 _COUNTS = ["met", "booked", "missed", "refused", "infeasible"]
-_HEADER = ["hardware", "speed", "slots", "nodes", *_COUNTS, "busy", "price", "per 1000", "per served"]
+_HEADER = ["hardware", "speed", "slots", "nodes", *_COUNTS, "busy", "per hour", "per 1000", "per served"]
 
 
 def _rows(plans: list[Plan]) -> list[list[str]]:
@@ -91,7 +105,7 @@ def _rows(plans: list[Plan]) -> list[list[str]]:
             rows.append([*head, "no number of nodes reaches the target", *[""] * (len(_HEADER) - 4)])
             continue
         shares = [f"{getattr(outcome, name) / max(1, outcome.arrivals):.2%}" for name in _COUNTS]
-        prices = (outcome.price, outcome.price_per_1000_tokens, outcome.price_per_served)
+        prices = (outcome.price_per_hour, outcome.price_per_1000_tokens, outcome.price_per_served)
         rows.append([*head, str(outcome.nodes), *shares, f"{outcome.utilisation:.1%}", *map(number, prices)])
     return rows
 
@@ -106,6 +120,7 @@ def _json(plans: list[Plan]) -> str:
         counts = {name: getattr(outcome, name) for name in ("nodes", "arrivals", *_COUNTS, "utilisation", "hours")}
         prices = {
             "price": outcome.price,
+            "price_per_hour": outcome.price_per_hour,
             "price_per_1000_tokens": finite(outcome.price_per_1000_tokens),
             "price_per_served": finite(outcome.price_per_served),
         }
@@ -114,29 +129,67 @@ def _json(plans: list[Plan]) -> str:
 
 
 def _page(options: SimulateOptions, plans: list[Plan], limits: Rules) -> str:
-    """The table, and for each plan the share served against the number of nodes."""
-    parts = [table(_rows(plans))]
-    drawn: set[tuple[str, int, float]] = set()
-    for plan in plans:
-        key = (plan.cost.name, plan.cost.slots, plan.speed)
-        if key in drawn:
-            continue
-        drawn.add(key)
-        middle = max(
-            [1, *[p.outcome.nodes for p in plans if p.outcome and (p.cost, p.speed) == (plan.cost, plan.speed)]]
-        )
-        nodes = np.unique(np.round(np.geomspace(max(1, middle / 2), max(3, 1.5 * middle), CURVE))).astype(np.int64)
-        seen = [simulate(plan.work, plan.cost, int(count), limits) for count in nodes]
-        lines = {
-            "served": np.array([100 * each.served_share for each in seen]),
-            "at once": np.array([100 * each.met / max(1, each.arrivals) for each in seen]),
-        }
-        chart = charts.shares(nodes.astype(np.float64), lines, "nodes", "% of requests")
-        title = f"{plan.cost.name}, {plan.cost.slots} slots, speed {plan.speed:g}"
-        parts.append(f"<h2>{escape(title)}</h2><figure>{chart}</figure>")
+    """The table; what a share served costs, hardware beside hardware; and each plan by its number of nodes."""
+    curves = {title: _curve(plans, plan, limits) for title, plan in {_title(each): each for each in plans}.items()}
+    figures = []
+    priced = {
+        title: (curve.nodes * curve.cost.price_per_hour, curve.served)
+        for title, curve in curves.items()
+        if curve.cost.price_per_hour > 0
+    }
+    if priced:
+        chart = charts.shares(priced, "price per hour", "% served in time")
+        figures.append(figure("By price", legend(list(priced)), chart))
+    for title, curve in curves.items():
+        lines = {"served in time": (curve.nodes, curve.served), "at once": (curve.nodes, curve.met)}
+        chart = charts.shares(lines, "nodes", "% of requests", curve.nodes.tolist())
+        figures.append(figure(title, legend(list(lines)), chart))
+    best = _cheapest(options, plans)
+    parts = [f'<div class="verdict good">{escape(best)}</div>'] if best else []
+    parts += [table(_rows(plans)), f'<div class="grid2">{"".join(figures)}</div>']
     deadline = "the contract's" if options.deadline_ms is None else f"{options.deadline_ms:.0f} ms"
-    title = f"Fleet for {Path(options.trace).name}, {len(plans[0].work.at_ms)} requests, deadline {deadline}"
-    return page(title, "".join(parts))
+    trace = Path(options.trace or "").name
+    return page(f"Fleet for {trace}, {len(plans[0].work.at_ms)} requests, deadline {deadline}", "".join(parts))
+
+
+def _cheapest(options: SimulateOptions, plans: list[Plan]) -> str:
+    """What reaches the target for the least, of several kinds of node that have a price; else nothing."""
+    found = [(plan, plan.outcome) for plan in plans if plan.outcome is not None and plan.cost.price_per_hour > 0]
+    if options.nodes or len(found) < 2 or len(options.speeds) > 1:
+        return ""
+    plan, outcome = min(found, key=lambda each: each[1].price_per_hour)
+    nodes = "1 node" if outcome.nodes == 1 else f"{outcome.nodes} nodes"
+    price = number(outcome.price_per_hour)
+    return f"{100 * options.target:.4g} % in time for the least: {_title(plan)}, {nodes}, {price} an hour"
+
+
+def _title(plan: Plan) -> str:
+    parts = [plan.cost.name, f"{plan.cost.slots} slots"]
+    return ", ".join(parts if plan.speed == 1 else [*parts, f"speed {plan.speed:g}"])
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """Percentages of requests by number of nodes."""
+
+    cost: Cost
+    nodes: Floats
+    served: Floats
+    met: Floats
+
+
+def _curve(plans: list[Plan], plan: Plan, limits: Rules) -> _Curve:
+    """Around the numbers of nodes that were tried."""
+    tried = [p.outcome.nodes for p in plans if p.outcome and (p.cost, p.speed) == (plan.cost, plan.speed)]
+    most = max([1, *tried])
+    nodes = np.unique(np.round(np.geomspace(max(1, most / 2), max(3, 1.5 * most), CURVE)))
+    seen = [simulate(plan.work, plan.cost, int(count), limits) for count in nodes]
+    return _Curve(
+        plan.cost,
+        nodes,
+        np.array([100 * each.served_share for each in seen]),
+        np.array([100 * each.met / max(1, each.arrivals) for each in seen]),
+    )
 
 
 def _write(path: Path, text: str) -> None:

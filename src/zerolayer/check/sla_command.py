@@ -20,9 +20,14 @@ _PATIENCE_S = 10.0
 def run(url: str, contract_file: str | None, *, html: bool) -> int:
     """Ask the server at its admin address ``url``, print the page. Raises ``ClientError``, ``ContractError``."""
     contract = load(find_file(contract_file, os.environ, Path()), os.environ, {}).contract
-    patience = Patience(_PATIENCE_S, None, time.monotonic_ns)
-    answer = get(Address.parse(url), "/metrics", patience).read_all(patience)
     day = dt.datetime.now(dt.UTC).date().isoformat()
-    blocks = page(contract, Scrape(answer.decode("utf-8", "replace")), day)
+    blocks = page(contract, scraped(url), day)
     sys.stdout.write(as_html(blocks) if html else markdown(blocks))
     return 0
+
+
+def scraped(url: str) -> Scrape:
+    """What the server at this admin address measured. Raises ``ClientError``, ``TargetError``."""
+    patience = Patience(_PATIENCE_S, None, time.monotonic_ns)
+    answer = get(Address.parse(url), "/metrics", patience).read_all(patience)
+    return Scrape(answer.decode("utf-8", "replace"))

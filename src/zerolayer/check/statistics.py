@@ -52,15 +52,18 @@ def quantile(values: Floats, q: float) -> Estimate:
 def _binomial_ranks(n: int, q: float) -> tuple[int, int]:
     """1-based ranks (low, high); low may be 0 and high n + 1, which say that there is no such order statistic."""
     tail = (1 - CONFIDENCE) / 2
+    reach = 12 * math.sqrt(n * q * (1 - q)) + 12  # beyond lies less than any sum can tell
+    first = max(0, math.floor(n * q - reach))
+    counts = np.arange(first, min(n, math.ceil(n * q + reach)) + 1)
     logs = (
         math.lgamma(n + 1)
-        - np.array([math.lgamma(k + 1) + math.lgamma(n - k + 1) for k in range(n + 1)])
-        + np.arange(n + 1) * math.log(q)
-        + (n - np.arange(n + 1)) * math.log1p(-q)
+        - np.array([math.lgamma(k + 1) + math.lgamma(n - k + 1) for k in counts.tolist()])
+        + counts * math.log(q)
+        + (n - counts) * math.log1p(-q)
     )
     cumulative = np.cumsum(np.exp(logs))
-    low = int(np.searchsorted(cumulative, tail, side="right"))
-    high = int(np.searchsorted(cumulative, 1 - tail, side="left")) + 1
+    low = first + int(np.searchsorted(cumulative, tail, side="right"))
+    high = first + int(np.searchsorted(cumulative, 1 - tail, side="left")) + 1
     return low, high
 
 
@@ -69,9 +72,10 @@ def median(values: Floats) -> Estimate:
     return quantile(values, 0.5)
 
 
-def spread(values: Floats) -> float:
-    """Median absolute deviation from the median; NaN of nothing."""
-    return float(np.median(np.abs(values - np.median(values)))) if len(values) else math.nan
+def spread(values: Floats) -> Floats:
+    """Median absolute deviation from the median along the last axis, as ``bootstrap`` takes it."""
+    middle = np.median(values, axis=-1, keepdims=True)
+    return np.asarray(np.median(np.abs(values - middle), axis=-1), dtype=np.float64)
 
 
 def kendall_sum(y: Floats) -> int:
@@ -91,6 +95,18 @@ def pooled_tau(groups: Sequence[Floats]) -> tuple[float, float]:
     pairs = sum(len(group) * (len(group) - 1) / 2 for group in groups)
     variance = sum(len(group) * (len(group) - 1) * (2 * len(group) + 5) / 18 for group in groups)
     return (sums / pairs, sums / math.sqrt(variance)) if variance > 0 else (math.nan, 0.0)
+
+
+def tau_estimate(groups: Sequence[Floats], rng: np.random.Generator, times: int = 400) -> Estimate:
+    """The same tau with an interval: a percentile bootstrap over whole groups. ``n`` counts groups."""
+    sums = np.array([kendall_sum(group) for group in groups], dtype=np.float64)
+    pairs = np.array([len(group) * (len(group) - 1) / 2 for group in groups])
+    if not pairs.sum():
+        return NOTHING
+    chosen = rng.integers(0, len(groups), (times, len(groups)))
+    draws = sums[chosen].sum(axis=1) / np.maximum(pairs[chosen].sum(axis=1), 1)
+    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Estimate(float(sums.sum() / pairs.sum()), float(low), float(high), len(groups))
 
 
 def theil_sen(y: Floats) -> float:

@@ -14,7 +14,8 @@ from zerolayer.check.carrier import http2_payload
 from zerolayer.check.causes import recognise
 from zerolayer.check.errors import TargetError
 from zerolayer.check.exchange import Exchange, Planned
-from zerolayer.check.load_client import Endpoint, LoadClient
+from zerolayer.check.load_client import LoadClient
+from zerolayer.check.network import Endpoint
 from zerolayer.check.run_file import BASELINE, TargetInfo
 from zerolayer.errors import UsageError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from zerolayer.check.figures import Level
-from zerolayer.check.findings import INVALID, PASS
+from zerolayer.check.findings import INVALID, PASS, Finding
 from zerolayer.check.report import Report
 from zerolayer.check.run_file import Run
 from zerolayer.check.statistics import Estimate
@@ -57,11 +57,11 @@ def summary(run: Run, report: Report) -> Rows:
         (
             "client lag",
             (
-                f"P99 timer {lag.timer_ms:.2f}, send {lag.send_ms:.2f}, read {lag.read_ms:.2f} ms; "
+                f"P99 timer {show(lag.timer)}; send {show(lag.send)}; read {show(lag.read)}; "
                 f"limit {lag.limit_ms:.2f} ms: {'ok' if lag.valid else 'TOO LATE TO JUDGE'}"
             ),
         ),
-        ("S0 (unloaded)", f"{show(report.s0)}, spread {report.s0_spread_ms:.2g} ms"),
+        ("S0 (unloaded)", f"{show(report.s0)}, spread {show(report.s0_spread)}"),
     ]
     if report.prompt_tokens.n:
         rows.append(("prompt", f"{show(report.prompt_tokens, ' tokens')}, by the server's own count"))
@@ -105,24 +105,46 @@ def _named(run: Run) -> str:
 def _pulse_rows(report: Report) -> Rows:
     if not report.pulses:
         return []
-    last = report.pulses[-1]
+    last, ratios = report.pulses[-1], report.ratios
     rows: Rows = [
-        (f"pulse of {last.size}", f"P50 {show(last.p50)} = {report.p50_over_s0:.2f} S0"),
-        ("", f"P99 {show(last.p99)} = {report.p99_over_s0:.2f} S0; P99/P50 {report.p99_over_p50:.2f}"),
+        (f"pulse of {last.size}", f"P50 {show(last.p50)}{_in_s0(ratios.p50 if ratios else None)}"),
+        ("", f"P99 {show(last.p99)}{_in_s0(ratios.p99 if ratios else None)}"),
         ("", f"P50 from the real send {show(report.sent)}"),
     ]
+    if ratios is not None:
+        rows.append(("", f"P99/P50 {show(ratios.tail, '')}"))
     if report.order is not None:
         order = report.order
         rows.append(
             (
                 "order in pulses",
                 (
-                    f"tau {order.tau:.2f} (z {order.z:.1f}, {order.pulses} pulses); "
+                    f"tau {show(order.tau, '')} pulses (z {order.z:.1f}); "
                     f"slope {show(order.slope, ' ms each')}; last behind first {show(order.effect)}"
                 ),
             )
         )
     return rows
+
+
+def _in_s0(ratio: Estimate | None) -> str:
+    """How many times S0 that is, with the interval of the ratio."""
+    return f" = {show(ratio, ' S0').rpartition(' n=')[0]}" if ratio is not None else ""
+
+
+_UNITS = {"ms": " ms", "per_s": "/s"}
+_SHARES = ("share", "refused", "failed", "kept", "without", "small_gaps")
+
+
+def evidence(finding: Finding) -> str:
+    """The figures that a finding rests on: ``tau 0.98 [0.97, 0.98] n=10; slope 4.99 ms [4.95, 5.01] n=10``."""
+    parts = []
+    for name, estimate in finding.figures.items():
+        ending = next((ending for ending in _UNITS if name.endswith(f"_{ending}")), "")
+        label = name.removesuffix(f"_{ending}").replace("_", " ")
+        shown = show_share(estimate) if name.endswith(_SHARES) else show(estimate, _UNITS.get(ending, ""))
+        parts.append(f"{label} {shown}")
+    return "; ".join(parts)
 
 
 def level_tables(report: Report) -> list[tuple[str, list[list[str]]]]:
@@ -149,7 +171,7 @@ def _level_rows(unit: str, levels: list[Level]) -> list[list[str]]:
             show(level.p50, ""),
             show(level.p99, ""),
             show(level.first_p50, ""),
-            f"{level.refused.value:.1%}",
+            show_share(level.refused),
             str(level.failed),
         ]
         table.append([*row, show(level.achieved, "")] if with_rate else row)
@@ -160,7 +182,7 @@ def text(run: Run, report: Report) -> str:
     """The whole report for a terminal."""
     lines = [verdict(report), ""]
     for finding in report.findings:
-        lines.append(f"  {finding.kind}: {finding.text}")
+        lines += [f"  {finding.kind}: {finding.text}", f"      {evidence(finding)}"]
         if cause := report.causes.get(finding.kind):
             lines.append(f"      likely: {cause}")
     lines += [""] if report.findings else []

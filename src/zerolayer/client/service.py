@@ -107,8 +107,12 @@ class Service:
         return self.begin(ask, going.begun_ns, going.end_ns)
 
     def headers(self, going: Going, ticket: str | None) -> dict[str, str]:
-        """The headers of one attempt. What is left of a deadline travels along, so that the server can keep it."""
-        headers = dict(going.ask.headers)
+        """The headers of one attempt. What is left of a deadline travels along, so that the server can keep it.
+
+        So does how often the call has waited: a server sends nobody to the end again who has, and takes nobody who has
+        not for the one whose words are the same.
+        """
+        headers = {**going.ask.headers, "x-zl-retry-count": str(going.call.attempts.waits)}
         if going.end_ns is not None:
             left_ms = (going.end_ns - self.clocks.monotonic_ns()) // NS_PER_MS
             headers["x-zl-deadline-ms"] = str(max(1, left_ms))

@@ -29,6 +29,11 @@ class Attempts:
         """All attempts but the first, hedges included."""
         return max(0, len(self.nodes) - 1)
 
+    @property
+    def waits(self) -> int:
+        """How often it was refused and came back after a wait."""
+        return self.booked + self.backed_off
+
 
 @dataclass(frozen=True)
 class Statistics:

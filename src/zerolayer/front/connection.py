@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes)
         self._events: deque[Event] = deque()
         self._early = bytearray()  # bytes of later requests, not parsed before their turn
+        self._behind = b""  # pieces of this turn, not written yet
         self._unsent = bytearray()  # what a client that does not read has not taken; coalesced
         self._phase = Phase.CLOSED
         self._first_byte_ns = 0
@@ -147,10 +148,18 @@ class Connection(asyncio.Protocol):
         """A further piece."""
         if self._streams_chunks:
             data = chunk(data)
-        if self._stalled_ns == NEVER and self._phase is not _CLOSED:
-            self._transport.write(data)
+        if self._behind:
+            self._behind += data
+        elif self._stalled_ns == NEVER and self._phase is not _CLOSED:
+            self._behind = data
+            self._site.outbox.add(self, self._loop)
         else:
             self._write(data)
+
+    def flush(self) -> None:
+        """Write the pieces of this turn."""
+        if self._behind:
+            self._write(b"")
 
     def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; what has no chunks ends with the connection."""
@@ -206,6 +215,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Give the kernel what was written, then close."""
         if self._phase is not Phase.CLOSED:
+            self.flush()
             self._leave()
             self._transport.close()
 
@@ -225,6 +235,8 @@ class Connection(asyncio.Protocol):
         """Hand bytes to the kernel, or hold them while the client does not read; beyond the limit the client is cut."""
         if self._phase is Phase.CLOSED:
             return
+        if self._behind:
+            data, self._behind = self._behind + data, b""
         if self._stalled_ns == NEVER:
             self._transport.write(data)
             return
@@ -356,6 +368,7 @@ class Connection(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._phase = Phase.CLOSED
+        self._behind = b""
         self._unsent.clear()
         self._early.clear()
         self._events.clear()

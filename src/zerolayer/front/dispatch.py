@@ -6,21 +6,18 @@ released; until then the step thread may still hold it, even though its client h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from typing import Final, Protocol
-
-import msgspec
 
 from zerolayer.errors import DeadlineMissed, EngineFailed, ZerolayerError
 from zerolayer.front.defect import log_defect
+from zerolayer.front.step_account import Charges, Rider, StepAccount
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.step_clock import StepReport
-from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
-from zerolayer.observe.stages import StageClock
 
 _BROKEN: Final = (
     "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
@@ -40,29 +37,22 @@ class Steps(Protocol):
         """Drop a slot's work at the next step border."""
 
 
-class Charges(msgspec.Struct, frozen=True):
-    """Who pays for a step. ``chunk_share`` of its decode rows and prefill tokens is what its chunk costs, 0 to 1."""
-
-    meter: ComputeMeter
-    chunk_share: Callable[[int, int], float]
-
-
-class Running(Protocol):
+class Running(Rider, ABC):
     """One request that holds a slot."""
 
-    stages: StageClock
     tenant: str  # who is charged for it
-    compute_ns: int  # what was charged so far, nanoseconds of one core
-    cached_tokens: int  # of the prompt, kept from an earlier one
-    prefilled: int  # of the prompt, read so far
+    cached_tokens = 0  # of the prompt, kept from an earlier one
 
     @property
+    @abstractmethod
     def used_tokens(self) -> int:
         """Tokens of the slot that are in use."""
 
+    @abstractmethod
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token and write at most once. True when the reply is complete."""
 
+    @abstractmethod
     def fail(self, error: ZerolayerError) -> None:
         """End the reply with an error. Never raises."""
 
@@ -86,6 +76,7 @@ class Dispatcher:
         self._glue = glue
         self._charges = charges
         self._running: list[Running | None] = [None] * (slots.slots + 1)  # the last one is the draft's
+        self._account = StepAccount(self._running, charges)
         self._ended_ns = 0  # of the last step
 
     @property
@@ -116,7 +107,7 @@ class Dispatcher:
     def cancel(self, slot: int) -> None:
         """The client is gone: no more tokens for it. The slot is free at the next step border."""
         if self._running[slot] is not None:
-            self._running[slot] = None
+            self._vacate(slot)
             self._ending(slot)
 
     def on_step(self, report: StepReport) -> None:
@@ -133,7 +124,7 @@ class Dispatcher:
             request = running[slot]
             if request is not None:
                 request.cached_tokens = tokens
-        self._account(report)
+        self._account.step(report)
         ended = report.ended_ns
         due = self._slots.due_ns
         draft = self._drafts.number
@@ -143,7 +134,7 @@ class Dispatcher:
         for token in report.tokens:
             request = running[token.slot]
             if request is not None and token.broken:
-                running[token.slot] = None
+                self._vacate(token.slot)
                 request.fail(EngineFailed(_BROKEN))
             elif request is not None:
                 try:
@@ -154,40 +145,15 @@ class Dispatcher:
                     self._complete(token)
                 else:
                     if complete and token.slot == draft:
-                        running[draft] = None
+                        self._vacate(draft)
                     elif complete:
                         self._metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
                         self._complete(token)
         for slot in report.released:
             request = running[slot]
             if request is not None:  # released, yet neither finished nor cancelled: its step failed
-                running[slot] = None
+                self._vacate(slot)
                 request.fail(report.failure or EngineFailed("the engine dropped this request; send it again"))
-
-    def _account(self, report: StepReport) -> None:
-        """The step's time and its price to the requests it held, before the replies, so that each tells all of it."""
-        running, charges = self._running, self._charges
-        started, ended = report.started_ns, report.ended_ns
-        row_ns = chunk_ns = 0
-        if charges is not None and report.failure is None and ended > started:
-            share = charges.chunk_share(len(report.decode), report.prefill_tokens)
-            charge = charges.meter.step(started, ended, report.decode, report.prefill_slot, share)
-            row_ns, chunk_ns = charge.row_ns, charge.chunk_ns
-        for slot in report.decode:
-            request = running[slot]
-            if request is not None:
-                request.stages.step(started, ended)
-                request.compute_ns += row_ns
-            elif charges is not None:
-                charges.meter.unrecorded(slot, row_ns)
-        if report.prefill_slot >= 0:
-            request = running[report.prefill_slot]
-            if request is not None:
-                request.stages.step(started, ended)
-                request.prefilled += report.prefill_tokens
-                request.compute_ns += chunk_ns
-            elif charges is not None:
-                charges.meter.unrecorded(report.prefill_slot, chunk_ns)
 
     def expire(self, now_ns: int) -> None:
         """End what is not done at its deadline: never late without a word."""
@@ -212,16 +178,20 @@ class Dispatcher:
     def fail_all(self, error: ZerolayerError) -> None:
         """The step thread is gone: every running reply ends with ``error`` and every slot comes back."""
         for slot, request in enumerate(self._running):
-            self._running[slot] = None
+            self._vacate(slot)
             if request is not None:
                 request.fail(error)
             self._free(slot)
 
     def _complete(self, token: SampledToken) -> None:
         """The reply has its last token."""
-        self._running[token.slot] = None
+        self._vacate(token.slot)
         if token.finish is None:  # a stop string: the engine does not know that the text is complete
             self._ending(token.slot)
+
+    def _vacate(self, slot: int) -> None:
+        self._running[slot] = None
+        self._account.ended(slot)
 
     def _ending(self, slot: int) -> None:
         if slot != self._drafts.number:

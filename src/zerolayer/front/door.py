@@ -36,6 +36,7 @@ class Door(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._site.turns.came += 1
         self._registry.add(self)
         self._deadline_ns = self._site.clock_ns() + self._site.limits.idle_ns
         tls = transport.get_extra_info("ssl_object")

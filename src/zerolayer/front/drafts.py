@@ -14,7 +14,7 @@ import msgspec
 
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.aside import Result, read_aside
-from zerolayer.front.dispatch import Dispatcher
+from zerolayer.front.dispatch import Dispatcher, Running
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
@@ -76,7 +76,7 @@ class Drafts:
         draft.settle()
 
 
-class Draft:
+class Draft(Running):
     """One that is being read; a ``dispatch.Running``. It is in no latency that is measured: it waits by design."""
 
     def __init__(
@@ -89,9 +89,6 @@ class Draft:
     ) -> None:
         self.stages = exchange.stages
         self.tenant = exchange.identity.tenant
-        self.compute_ns = 0
-        self.cached_tokens = 0
-        self.prefilled = 0
         self._exchange = exchange
         self._form = form
         self._prompt_tokens = prompt_tokens

@@ -1,7 +1,9 @@
 """``POST /v1/chat/completions`` and ``/v1/completions``: from a body to a running request.
 
-All of it happens in one turn of the loop, except that text over 4 KB is tokenised on the helper thread, and that a
-grammar which is not known yet is compiled on a thread of its own; the slot is held meanwhile.
+What is refused is answered in the turn of the loop that read it. What is admitted is tokenised there too, so that the
+next decision knows its length, and begins when everybody who came along has been decided (``turns.py``). Text over 4 KB
+is tokenised on the helper thread, and a grammar which is not known yet is compiled on a thread of its own; the slot is
+held meanwhile.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import HIT, MISS, Keeping
 from zerolayer.front.limit_headers import limit_headers
 from zerolayer.front.openai_form import OpenAiAnswers
+from zerolayer.front.session import session_of
 from zerolayer.front.site import Header, Site
 from zerolayer.front.stream import Form, Reply
 from zerolayer.front.together import Together
@@ -44,6 +47,18 @@ from zerolayer.wire.schema import Account, Request
 Decode = Callable[[bytes, BodyLimits], Request]
 Answer = Callable[[Exchange, Request, Prompt], tuple[Transcript, Form]]
 """Who collects a request's tokens, and in which form they leave. ``Prompt`` is what the model reads."""
+
+
+class _Admitted(msgspec.Struct, frozen=True):
+    """A request that has its slot and is to begin; ``generations`` is the work of each slot."""
+
+    exchange: Exchange
+    request: Request
+    arrival: Arrival
+    reservation: Reservation
+    prompts: list[Prompt]
+    generations: list[Generation]
+    verdict: Verdict
 
 
 class Generator:
@@ -71,6 +86,7 @@ class Generator:
         self._guard = guard
         self._dispatcher = dispatcher
         self._site = site
+        self._turns = site.turns
         self._limits = limits
         self._helper = helper
         self._compiler = compiler
@@ -88,13 +104,18 @@ class Generator:
 
     def generate(self, exchange: Exchange, decode: Decode) -> None:
         """From a complete body to a running request, or to an error reply."""
+        self._turns.came += 1
         exchange.record()
         try:
             request = decode(exchange.body, self._limits)
+            headers = _headers(exchange)
+            session = session_of(request, headers)
+            if session and exchange.receipt is not None:
+                exchange.receipt.session = session
             exchange.mark(Stage.PARSE)
             arrival = self._guard.arrive(
                 request,
-                _headers(exchange),
+                headers,
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=self._wall_ms(),
@@ -163,23 +184,38 @@ class Generator:
         result: Callable[[], list[Prompt]],
     ) -> None:
         """``result`` gives the prompts or raises; whatever fails from here to the engine gives the slot back."""
-        started = False
+        ready = False
         try:
             prompts = result()
             exchange.mark(Stage.TOKENISE)
-            self._start(exchange, request, arrival, reservation, prompts)
-            started = True
+            verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
+            generations = self._guard.confirm(reservation, request, prompts)
+            admitted = _Admitted(exchange, request, arrival, reservation, prompts, generations, verdict)
+            exchange.mark(Stage.GUARD)
+            self._turns.begin_later(exchange, partial(self._begin, admitted), partial(self._guard.release, reservation))
+            ready = True
         except ZerolayerError as error:
             exchange.error(error)
         finally:
-            if not started:
+            if not ready:
                 self._guard.release(reservation)
 
-    def _start(
-        self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation, prompts: list[Prompt]
-    ) -> None:
-        verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
-        generations = self._guard.confirm(reservation, request, prompts)
+    def _begin(self, admitted: _Admitted) -> None:
+        started = False
+        admitted.exchange.mark(Stage.WAIT)
+        try:
+            self._start(admitted)
+            started = True
+        except ZerolayerError as error:
+            admitted.exchange.error(error)
+        finally:
+            if not started:
+                self._guard.release(admitted.reservation)
+
+    def _start(self, admitted: _Admitted) -> None:
+        exchange, request, arrival = admitted.exchange, admitted.request, admitted.arrival
+        reservation, prompts, verdict = admitted.reservation, admitted.prompts, admitted.verdict
+        generations = list(admitted.generations)
         self._site.metrics.sizes.asked(request.n)
         hold = reservation.hold
         together = Together(hold, request.answers, request.n) if request.answers > 1 else None

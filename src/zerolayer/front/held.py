@@ -47,7 +47,7 @@ class HeldClients:
                 continue  # it left while another one was started
             try:
                 reservation = self._guard.resume(held)
-                if reservation is None and self._clock_ns() < held.booking.terms.due_ns:
+                if reservation is None and self._clock_ns() < held.booking.due_ns:
                     continue
             except ZerolayerError as refusal:
                 self._end(exchange, refusal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zerolayer.errors import InvalidRequest, VocabularyChanged
+from zerolayer.errors import VocabularyChanged
 from zerolayer.front.count_tokens import TokenCounter
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.generate import Generator
@@ -16,8 +16,6 @@ from zerolayer.wire.protobuf_request import RequestDecoder
 from zerolayer.wire.schema import Request
 
 _OTHER: Final = "the token ids are of another vocabulary; fetch /v1/models/{id}/vocabulary again"
-# The schema has room for it; this version does not keep it, and says so rather than ignore it.
-_NOT_KEPT: Final = ("session",)
 
 
 class Inference:
@@ -67,11 +65,7 @@ class Inference:
         self._framing.reply(exchange, message)
 
     def _decode(self, body: bytes, _limits: BodyLimits) -> Request:
-        request = self._decoder.decode(body)
-        for name in _NOT_KEPT:
-            if getattr(request, name):
-                raise InvalidRequest(f"'{name}' is not supported by this version; leave it out.", param=name)
-        return request
+        return self._decoder.decode(body)
 
     def _answer_count(self, exchange: Exchange, prompt_tokens: int, slot_tokens: int) -> None:
         self._framing.reply(exchange, count_tokens_reply(prompt_tokens, slot_tokens))

@@ -8,6 +8,7 @@ from typing import Final
 
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.held import HeldClients
+from zerolayer.front.turns import Turns
 from zerolayer.guard.guard import Guard
 from zerolayer.model.step_clock import StepReport
 
@@ -22,6 +23,7 @@ class Pace:
         guard: Guard,
         dispatcher: Dispatcher,
         held: HeldClients,
+        turns: Turns,
         loop: asyncio.AbstractEventLoop,
         clock_ns: Callable[[], int],
     ) -> None:
@@ -29,6 +31,7 @@ class Pace:
         self._admission = guard.admission
         self._dispatcher = dispatcher
         self.held = held
+        self._turns = turns
         self._loop = loop
         self._clock_ns = clock_ns
         self._hearing = False
@@ -54,6 +57,7 @@ class Pace:
         self._dispatcher.expire(report.ended_ns)
         if self.held:
             self.held.wake()
+        self._turns.step_ended()
         self._hear()
 
     def sweep(self, now_ns: int) -> None:

@@ -43,7 +43,9 @@ _METER_NS: Final = 60_000_000_000  # between two records of compute that is in n
 class Work(Protocol):
     """One answer that runs for a request."""
 
-    compute_ns: int
+    @property
+    def compute_ns(self) -> int:
+        """What it cost so far, nanoseconds of one core."""
 
     def spent(self) -> Spent:
         """What ran so far."""
@@ -59,8 +61,8 @@ class Watch(Protocol):
 class Traces(Protocol):
     """Makes spans of records."""
 
-    def take(self, entry: Entry, traceparent: bytes | None) -> None:
-        """A request ends now; ``traceparent`` is the header of that name."""
+    def take(self, entry: Entry, traceparent: bytes | None, session: str = "") -> None:
+        """A request of the conversation ``session`` ends now; ``traceparent`` is the header of that name."""
 
 
 class Receipt(msgspec.Struct, eq=False):
@@ -76,6 +78,7 @@ class Receipt(msgspec.Struct, eq=False):
     deadline_ms: int = 0
     first_token_ns: int = 0
     answer_cached: bool = False
+    session: str = ""  # the conversation that the client says it belongs to
 
     def began(self, work: Work, max_tokens: int, deadline_ms: int, *, counts: bool = True) -> None:
         """An answer has its slot. ``counts``: its prompt is not the one of an answer before it."""
@@ -176,9 +179,9 @@ class Books:
                     self._ledger.append(match)
             self._ledger.request(told)
         if self._traces is not None:
-            self._traces.take(entry_of(told), head.get(b"traceparent"))
+            self._traces.take(entry_of(told), head.get(b"traceparent"), receipt.session)
         if self._access:
-            _log_access(entry_of(told))
+            _log_access(entry_of(told), receipt.session if named else "")
 
     def meter(self, now_ns: int, *, last: bool = False) -> None:
         """Once a minute, and with ``last`` now: compute that no request's record holds, so that all records sum up."""
@@ -196,12 +199,13 @@ class Books:
         self._metered_ns += wall_ns
 
 
-def _log_access(entry: Entry) -> None:
+def _log_access(entry: Entry, session: str) -> None:
     _access.info(
         "request",
         extra={
             "tenant": entry.tenant.decode(),
             "request_id": entry.request_id.decode(),
+            "session": session,
             "route": entry.route.decode(),
             "status": entry.status,
             "outcome": Outcome(entry.outcome).name.lower(),

@@ -12,7 +12,9 @@ from typing import Protocol
 import msgspec
 
 from zerolayer.front.common_headers import OWN_ID_BYTES, CommonHeaders
+from zerolayer.front.outbox import Outbox
 from zerolayer.front.receipt import Books
+from zerolayer.front.turns import Turns
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.wire import http1_reply, http2_reply
@@ -78,7 +80,7 @@ class RequestIds:
 class Site:
     """One listener's constants. ``load`` renders ``x-zl-load``; ``origins`` are the browser pages that may call.
 
-    ``http1`` and ``http2`` are the headers of every reply in these protocols.
+    ``http1`` and ``http2`` are the headers of every reply in these protocols, ``turns`` says what begins when.
     """
 
     limits: ConnectionLimits
@@ -91,10 +93,13 @@ class Site:
     origins: frozenset[bytes] = frozenset()
     books: Books | None = None  # where requests are written down
     ids: RequestIds = field(default_factory=RequestIds)
+    outbox: Outbox = field(default_factory=Outbox)
     http1: CommonHeaders = field(init=False)
     http2: CommonHeaders = field(init=False)
+    turns: Turns = field(init=False)
 
     def __post_init__(self) -> None:
         for name, spell in (("http1", http1_reply.header), ("http2", http2_reply.header)):
             common = CommonHeaders(spell, self.version, self.wall_s, self.load, self.origins)
             object.__setattr__(self, name, common)
+        object.__setattr__(self, "turns", Turns(self.clock_ns))

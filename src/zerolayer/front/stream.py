@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from zerolayer.errors import ZerolayerError
+from zerolayer.front.dispatch import Running
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.transcript import Transcript
 from zerolayer.front.watch import Watch
@@ -41,7 +42,7 @@ class Settling(Protocol):
         """The answer has ended."""
 
 
-class Reply:
+class Reply(Running):
     """``applied`` is the account of what was applied, without stages and program; the last event repeats it.
 
     ``hold`` is settled with what ran, whatever the end is.
@@ -67,9 +68,6 @@ class Reply:
         self._transcript = transcript
         self._form = form
         self._metrics = metrics
-        self.cached_tokens = 0
-        self.prefilled = 0  # prompt tokens that were read
-        self.compute_ns = 0  # charged to it so far, nanoseconds of one core
         self.prompt_tokens = prompt_tokens
         self._applied = applied
         self._first_token_ns, self._gap_ns = limits_ns

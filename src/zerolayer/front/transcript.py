@@ -8,9 +8,9 @@ from typing import Final
 
 from zerolayer.model.engine import SampledToken
 from zerolayer.text.decode import Decoder
-from zerolayer.text.grammar_source import callable_tools
 from zerolayer.text.stop import StopMatcher
 from zerolayer.text.tool_calls import ToolCallParser
+from zerolayer.text.tool_choice import callable_tools
 from zerolayer.text.tool_format import ToolFormat
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.schema import CallDelta, FinishReason, Request, TokenLogprob

@@ -7,7 +7,7 @@ the reservation or gives it back.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,11 +22,12 @@ from zerolayer.errors import (
     Unavailable,
     ZerolayerError,
 )
+from zerolayer.guard._native import sha256
 from zerolayer.guard.budget.budgets import Budgets, Hold, Size
 from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
-from zerolayer.guard.deadline.tickets import Asker, read_asker
+from zerolayer.guard.deadline.tickets import Asker, Name, read_asker
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
 from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.guard.prompts.length import is_scored
@@ -38,6 +39,7 @@ from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, chunk_of
 from zerolayer.wire.schema import Request, Sampling, Tier
 
+_NO_SLOT: Final = Grant(-1, 0)
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
@@ -51,7 +53,7 @@ class Arrival(msgspec.Struct, frozen=True):
     stamps: Stamps
     verdict: Verdict
     asker: Asker
-    key: Hashable  # route and body
+    key: Name  # route and the body's SHA-256
     identity: Identity = ANYONE
 
 
@@ -139,7 +141,7 @@ class Guard:
         request: Request,
         headers: Mapping[bytes, bytes],
         *,
-        credential: Hashable,
+        credential: Name,
         body: bytes,
         wall_ms: int,
         identity: Identity = ANYONE,
@@ -152,8 +154,7 @@ class Guard:
         contract = self.admission.promised(self._limits)
         limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=contract)
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
-        # The keyed hash of the process; equal lengths on top of it. Two bodies that collide would share a booking.
-        key = (request.route, len(body), hash(body))
+        key = request.route.encode() + sha256(body)
         verdict = self.freshness.judge(stamps, wall_ms)
         return Arrival(limits, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 
@@ -164,31 +165,45 @@ class Guard:
         ``RateLimited``, ``BudgetSpent``, ``SlotsBusy`` and ``BeyondHorizon`` 429.
         """
         text_bytes, lower, size = self._admissible(request, arrival.identity)
-        upper = min(size, self.reader.shape.slot_tokens)
+        slot_tokens = self.reader.shape.slot_tokens
+        upper = min(size, slot_tokens)
         tokens = self._wanted(request, arrival.limits, lower)
         identity, answers = arrival.identity, request.answers
-        fits = min(tokens, self.reader.shape.slot_tokens)
-        work = partial(self._work, max_tokens=fits, scored=is_scored(request))
-        least = promised = most = work(upper)
+        fits, scored = min(tokens, slot_tokens), is_scored(request)
+        least = promised = most = self._work(upper, fits, scored=scored)
         if lower < upper:
-            least, promised = work(lower), work(max(lower, self._share.bound(size, upper)))
+            least = self._work(lower, fits, scored=scored)
+            bound = self._share.bound(size, upper)
+            if bound < upper:
+                promised = self._work(max(lower, bound), fits, scored=scored)
         wish = Wish(most, least, promised, arrival.limits, min(request.tier, identity.tier), arrival.key)
         smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
         hold = self.budgets.reserve(identity, smallest, largest)
-        long, unsure = text_bytes > LONG_TEXT_BYTES, size if lower < upper and not request.further else 0
-        compiles = self.reader.grammars.slow(request)
-        then = Reservation(-1, long, wish, arrival.asker, tokens, hold, size=unsure, compiles=compiles)
         try:
-            if answers > 1:
-                slot, *others = self.admission.ask_several(wish, answers)
-                return msgspec.structs.replace(then, slot=slot, others=tuple(others))
-            answer = self.admission.ask(wish, arrival.asker)
+            answer, others = self._claim(wish, arrival.asker, answers)
         except BaseException:
             hold.release()  # a refusal uses nothing, and is no request
             raise
-        if isinstance(answer, Booking):
-            return Held(answer, then)
-        return msgspec.structs.replace(then, slot=answer.slot, booked=answer.booked)
+        booking, grant = (answer, _NO_SLOT) if isinstance(answer, Booking) else (None, answer)
+        reservation = Reservation(
+            grant.slot,
+            text_bytes > LONG_TEXT_BYTES,
+            wish,
+            arrival.asker,
+            tokens,
+            hold,
+            size=size if lower < upper and not request.further else 0,
+            booked=grant.booked,
+            compiles=self.reader.grammars.slow(request),
+            others=others,
+        )
+        return reservation if booking is None else Held(booking, reservation)
+
+    def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking, tuple[int, ...]]:
+        if answers == 1:
+            return self.admission.ask(wish, asker), ()
+        slot, *others = self.admission.ask_several(wish, answers)
+        return Grant(slot, 0), tuple(others)
 
     def reserve_draft(self, request: Request, arrival: Arrival) -> Reservation:
         """Claim budgets and the place of drafts for a request that only fills the prompt cache.
@@ -290,8 +305,7 @@ class Guard:
 
     def _size(self, work: Work, tokens: int, answers: int = 1) -> Size:
         """What ``work`` is at most in the terms of budgets: alone on the engine, at the prices of a full one."""
-        prices = self._cost.prices()
-        compute_us = (work.steps * prices.step_ns + work.chunk_ns) * self._cores // 1000
+        compute_us = (work.steps * self._cost.prices().step_ns + work.chunk_ns) * self._cores // 1000
         return Size(tokens * answers, compute_us * answers)
 
     def _admissible(self, request: Request, identity: Identity) -> tuple[int, int, int]:
@@ -311,12 +325,14 @@ class Guard:
 
     def _work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         prices, chunk = self._cost.prices(), self.chunk_tokens
-        full_ns = prices.chunk(chunk)
+        full_ns = prices.chunk_ns[-1]
         if scored:  # more and shorter chunks
             chunks, each_ns = -(-prompt_tokens // chunk_of(chunk, scored=True)), int(full_ns * self._cost.scored_share)
             return Work(chunks, chunks * each_ns, each_ns, max_tokens)
         full, rest = divmod(prompt_tokens, chunk)
-        return Work(full + (rest > 0), full * full_ns + (prices.chunk(rest) if rest else 0), full_ns, max_tokens)
+        if not rest:
+            return Work(full, full * full_ns, full_ns, max_tokens)
+        return Work(full + 1, full * full_ns + prices.chunk(rest), full_ns, max_tokens)
 
     def _wanted(self, request: Request, limits: Limits, prompt_tokens: int) -> int:
         """The tokens that were asked for; a default, or a number that only bounds, cut to what the deadline allows."""

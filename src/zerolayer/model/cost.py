@@ -37,7 +37,8 @@ class Prices(msgspec.Struct, frozen=True):
 
     def chunk(self, tokens: int) -> int:
         """What a chunk of ``tokens`` adds to a step."""
-        return self.chunk_ns[min(_bucket(tokens), len(self.chunk_ns) - 1)]
+        bucket, prices = _bucket(tokens), self.chunk_ns
+        return prices[bucket] if bucket < len(prices) else prices[-1]
 
 
 class _Row:
@@ -138,6 +139,12 @@ class CostTable:
     def typical_ns(self, *, prefill_tokens: int = 0) -> int:
         """Typical time of one step at full occupancy."""
         return self._full(min(_bucket(prefill_tokens), self._top_chunk), typical=True)
+
+    def usual_ns(self) -> dict[str, int]:
+        """Typical time of a step by kind: one slot decodes, all do, all do beside a full chunk. 0 = not measured."""
+        decode = self._full(0, typical=True)
+        mixed = self._full(self._top_chunk, typical=True)
+        return {"one": self._rows[0][1].typical, "decode": decode, "mixed": max(decode, mixed) if mixed else 0}
 
     def predict_ns(self, *, prompt_tokens: int, max_tokens: int) -> int:
         """Bound of a whole request from its first step to its last, no other request beginning meanwhile."""

@@ -52,12 +52,14 @@ def chunk_of(chunk_tokens: int, *, scored: bool) -> int:
 class StepPlan(msgspec.Struct, frozen=True):
     """One step: a decode row for each slot of ``decode``, and at most one chunk of one slot's prompt.
 
-    ``prefill_slot`` -1: no chunk.
+    ``prefill_slot`` -1: no chunk. ``bell`` is an eventfd to which the engine writes as soon as it has let go of the
+    interpreter, -1 for none; only an engine that ``rings`` is given one.
     """
 
     decode: Sequence[int]
     prefill_slot: int = -1
     prefill_tokens: int = 0
+    bell: int = -1
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     vocabulary: int
     memory_bytes: int = 0  # taken at start, and nothing afterwards
     notes: tuple[str, ...] = ()  # what the system allowed: huge pages, quota, affinity
+    rings: bool = False  # a step rings the bell of its plan
 
 
 class Engine(Protocol):

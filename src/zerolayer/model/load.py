@@ -55,6 +55,7 @@ class LoadedModel(msgspec.Struct, frozen=True):
     name: str
     config: ModelConfig
     remember: Callable[[], None] = _nothing  # called when the last step has run
+    files: str = ""  # what tells its files from those of other models, and from other versions of them; "": nothing
 
 
 def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedModel:
@@ -64,7 +65,8 @@ def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedMod
     """
     bar = _ProgressBar(progress)
     hub_name = contract.model.hub_name
-    source = open_source(model_path(contract) if hub_name is None else snapshot(hub_name, progress))
+    path = model_path(contract) if hub_name is None else snapshot(hub_name, progress)
+    source = open_source(path)
     with closing(source.weights):
         config, vocabulary = source.config, source.vocabulary
         take_engine = _engine(contract, source.weights, config, vocabulary, bar)
@@ -85,8 +87,24 @@ def load_model(contract: Contract, progress: Callable[[str], None]) -> LoadedMod
                     engine.keep_prefix(prefix)
                 remember = partial(_remember, engine, place)
         return LoadedModel(
-            engine, vocabulary, encoder, template, tool_format, grammars, contract.model.name, config, remember
+            engine,
+            vocabulary,
+            encoder,
+            template,
+            tool_format,
+            grammars,
+            contract.model.name,
+            config,
+            remember,
+            _files(path) if isinstance(engine, NativeEngine) else "",
         )
+
+
+def _files(path: Path) -> str:
+    """Path, size and time of each file of the model at ``path``."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    stats = [(file, file.stat()) for file in files]
+    return "\n".join(f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
 
 
 def _remember(engine: NativeEngine, place: Path) -> None:

@@ -7,13 +7,16 @@ to the clients, without the GIL and on several threads when several slots need o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-import llguidance
 import msgspec
 
 from zerolayer.model.engine import SampledToken
-from zerolayer.text.grammar import Grammar, Matcher
+from zerolayer.text.grammar import Grammar
 from zerolayer.wire.schema import FinishReason
+
+if TYPE_CHECKING:
+    import llguidance
 
 
 class Masks:
@@ -28,7 +31,7 @@ class Masks:
         self._rows = rows
         self._threads = threads
         self._executor: llguidance.LLExecutor | None = None
-        self._states: dict[int, Matcher] = {}
+        self._states: dict[int, llguidance.LLMatcher] = {}
 
     @property
     def used(self) -> bool:
@@ -51,7 +54,9 @@ class Masks:
             state.unsafe_compute_mask_ptr(self._address + slot * self._row_bytes, self._row_bytes)
         elif wanted:
             if self._executor is None:
-                self._executor = llguidance.LLExecutor(self._threads)
+                from llguidance import LLExecutor  # who holds a grammar has imported it long since
+
+                self._executor = LLExecutor(self._threads)
             self._executor.unsafe_compute_mask_ptr(wanted, self._address, self._row_bytes, self._rows)
 
     def advance(self, tokens: Sequence[SampledToken]) -> list[SampledToken]:

@@ -65,6 +65,7 @@ class NativeEngine:
         prefix_tokens: int = 0,
         salt_share: float = 1.0,
         exact: bool = False,
+        fine: bool = True,
         bloom: bool = False,
         stop_ids: Sequence[int] = (),
         notes: Sequence[str] = (),
@@ -73,7 +74,8 @@ class NativeEngine:
     ) -> Self:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
 
-        ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output.
+        ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output,
+        ``fine`` with more bits where inputs are large (native/kernels.hpp; without, to see what that changes).
         ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept; one salt fills at
         most ``salt_share`` of them. ``stop_ids`` end a generation unless it asks to ignore them. ``cores`` pins the
@@ -84,7 +86,7 @@ class NativeEngine:
         sizes = (slots + service, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
         try:
             native = _create(config, sizes, exact, bloom, name)
-            _load_weights(native, weights, config, progress or _silent)
+            _load_weights(native, weights, config, progress or _silent, fine=fine)
         except ValueError as error:
             raise StartupError(
                 f"The CPU engine cannot run this model with the kernel set {name!r}: {error}. "
@@ -104,6 +106,7 @@ class NativeEngine:
             chunk_tokens=chunk_tokens,
             vocabulary=config.vocabulary,
             memory_bytes=native.bytes,
+            rings=True,
             notes=(*notes, *pinning, f"{native.bytes >> 20} MB of memory, taken at start", page_note(native.bytes)),
         )
         kept = PrefixCache(entries=prefixes, entry_tokens=prefix_tokens, salt_share=salt_share)
@@ -170,7 +173,7 @@ class NativeEngine:
         if masks.used:
             masks.fill(self._rows_to_sample(plan))
         try:
-            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens)
+            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens, plan.bell)
         except ValueError as error:
             raise EngineFailed(f"The engine refused a step: {error}.") from None
         tokens = [
@@ -278,7 +281,9 @@ def needed_bytes(
     """
     attention = config.hidden * config.head_dim * (2 * config.heads + 2 * config.kv_heads)
     per_layer = attention + 3 * config.hidden * config.intermediate
-    weights = config.layers * per_layer + config.vocabulary * config.hidden + embedding_bytes
+    outputs = config.layers * (config.head_dim * (config.heads + 2 * config.kv_heads) + config.hidden)
+    fine = _native.FINE_INPUTS * (outputs + config.vocabulary)
+    weights = config.layers * per_layer + config.vocabulary * config.hidden + fine + embedding_bytes
     kv_token = config.layers * config.kv_heads * (3 * config.head_dim + 8)  # 2 bytes a key, 1 a value, two scales
     row = 16 * (config.hidden + config.intermediate) + 4 * config.head_dim * (config.heads + 2 * config.kv_heads)
     kv = ((slots + 1) * slot_tokens + shared_tokens) * kv_token
@@ -322,13 +327,17 @@ def _silent(_what: str, _done: int, _of: int) -> None:
     pass
 
 
-def _load_weights(native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress) -> None:
+def _load_weights(
+    native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress, *, fine: bool
+) -> None:
     """Tensor names: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "Base layers"."""
+    read: list[_native.Tensor] = []  # their bytes are looked at twice
 
     def matrix(name: str) -> _native.Tensor:
         info = weights.tensors[name]
         rows, columns = info.shape
-        return _native.Tensor(info.type.number, weights.data(name), rows, columns)
+        read.append(_native.Tensor(info.type.number, weights.data(name), rows, columns))
+        return read[-1]
 
     def vector(name: str) -> memoryview[float]:
         return floats(weights, name)
@@ -359,4 +368,6 @@ def _load_weights(native: _native.Engine, weights: Weights, config: ModelConfig,
     embedding = matrix("token_embd.weight")
     native.load_embedding(embedding)
     native.load_head(embedding if config.tied_embedding else matrix("output.weight"), vector("output_norm.weight"))
+    if fine:
+        native.refine()
     progress("weights", config.layers + 1, config.layers + 1)

@@ -16,7 +16,8 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from zerolayer.errors import EngineFailed, ZerolayerError
+from zerolayer.errors import EngineFailed, StartupError, ZerolayerError
+from zerolayer.model.bell import Bell
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation, SampledToken, StepPlan, chunk_of
 from zerolayer.model.heartbeat import Heartbeat
@@ -24,6 +25,8 @@ from zerolayer.model.program import FULL, Programs
 from zerolayer.model.recorder import Recorder
 
 _log = logging.getLogger("zerolayer.model")
+
+_FIRST_MISSES = 3  # heartbeats that come to nothing before the first request, until the engine is given up
 
 
 class StepReport(msgspec.Struct, frozen=True):
@@ -74,8 +77,10 @@ class StepClock:
         programs: Programs | None = None,
         heartbeat: Heartbeat | None = None,
         recorder: Recorder | None = None,
+        bell: Bell | None = None,
     ) -> None:
         self._engine = engine
+        self._bell = bell
         self._deliver = deliver
         self._clock_ns = clock_ns
         self._cost = cost
@@ -83,6 +88,7 @@ class StepClock:
         self._heartbeat = heartbeat
         self._recorder = recorder
         info = engine.describe()
+        self._rings = info.rings
         self._chunk_tokens = info.chunk_tokens
         self._service_slot = info.slots  # one more than requests have: the engine's own
         self._mailbox: SimpleQueue[_Admit | _Cancel | _Probe | _Stop] = SimpleQueue()
@@ -116,8 +122,16 @@ class StepClock:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Run every program's first heartbeat, then start the thread."""
-        while self._heartbeat is not None and not self._heartbeat.expects_all:
+        """Run every program's first heartbeat, then start the thread. Raises ``StartupError`` where they fail."""
+        heartbeat, tries = self._heartbeat, 0
+        while heartbeat is not None and not heartbeat.expects_all:
+            if tries - heartbeat.beats >= _FIRST_MISSES:
+                raise StartupError(
+                    f"The engine failed at {_FIRST_MISSES} of its first {tries} generations, before any request. "
+                    "Start it again, with another --threads, or on another machine."
+                )
+            tries += 1
+            heartbeat.hasten()  # nobody waits for the engine yet
             self._beat()
             while self._programs:
                 self._step()
@@ -173,17 +187,24 @@ class StepClock:
                 now = self._clock_ns()
                 self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
 
-    def _tell(self) -> None:
+    def _tell(self, *, stepping: bool = False) -> int:
         """Send the reports, then close the slots that they release: what is kept of their prompts is copied there.
+
+        Returns the bell that the step that follows (``stepping``) is to ring; -1: nobody is to be woken any more.
 
         Nobody can give such a slot new work before the next look into the mailbox, which comes after this.
         """
         reports, self._outbox = self._outbox, []
         for report in reports:
             self._deliver(report)
+        bell = self._bell if reports else None
+        if bell is not None and not (stepping and self._rings and not self._closing):
+            bell.ring()
+            bell = None
         closing, self._closing = self._closing, []
         for slot in closing:
             self._engine.close(slot)
+        return -1 if bell is None else bell.fd
 
     def _empty_mailbox(self, *, block: bool) -> None:
         try:
@@ -280,7 +301,9 @@ class StepClock:
         plan = self._plan()
         rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
         program = self._registry.covering(self._programs[slot] for slot in rows)
-        self._tell()
+        bell = self._tell(stepping=True)
+        if bell >= 0:
+            plan = StepPlan(plan.decode, plan.prefill_slot, plan.prefill_tokens, bell)
         started = self._step_began_ns = self._clock_ns()
         try:
             tokens = self._engine.step(plan)

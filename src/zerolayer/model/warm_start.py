@@ -7,16 +7,14 @@ It never keeps a server from starting or ending: what cannot be read or written 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from zerolayer.model.cache_file import folder, replace
 from zerolayer.model.prefix_cache import Kept
 
 _log = logging.getLogger("zerolayer.model")
@@ -35,16 +33,11 @@ class _File(msgspec.Struct):
 
 
 def place(environ: Mapping[str, str], name: str, pieces: Sequence[bytes]) -> Path:
-    """The file of the model called ``name``; another vocabulary has another file, because its ids mean other text.
-
-    Under ``$XDG_CACHE_HOME`` (an absolute path, else ``~/.cache``), as the XDG Base Directory Specification has it.
-    """
+    """The file of the model called ``name``; another vocabulary has another file, because its ids mean other text."""
     digest = hashlib.sha256(name.encode())
     for piece in pieces:
         digest.update(len(piece).to_bytes(4, "big") + piece)
-    given = Path(environ.get("XDG_CACHE_HOME", ""))
-    cache = given if given.is_absolute() else Path(environ.get("HOME", "/")) / ".cache"
-    return cache / "zerolayer" / f"prefixes-{digest.hexdigest()[:32]}.json"
+    return folder(environ) / f"prefixes-{digest.hexdigest()[:32]}.json"
 
 
 def read(path: Path, vocabulary: int) -> list[Kept]:
@@ -71,17 +64,7 @@ def read(path: Path, vocabulary: int) -> list[Kept]:
 
 def write(path: Path, prefixes: Sequence[Kept]) -> None:
     """Replace the file at once, so that a reader sees the old one or the new one."""
-    data = msgspec.json.encode(_File(VERSION, list(prefixes)))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".prefixes-")  # mode 0600
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(temporary).replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-            raise
+        replace(path, msgspec.json.encode(_File(VERSION, list(prefixes))))
     except OSError:
         _log.warning("kept prefixes cannot be written; the next start is without them")

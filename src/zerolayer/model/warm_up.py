@@ -3,21 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
+from zerolayer.model import cost_cache
 from zerolayer.model.cost import CostTable
+from zerolayer.model.cost_cache import StepTimes
 from zerolayer.model.engine import Engine, Generation, StepPlan, chunk_of
 from zerolayer.wire.schema import Sampling
 
-_ROWS = 16
-_TRIES = 6  # of one kind of step, where the machine is busy with something else
-_TOKENS = 1 + _TRIES + 2 + 2  # of the prompt, and of each kind of step
-_LEAST_SHARE = 0.3  # a quarter of the tokens, and their logits
-_MARGIN = 1.25  # on the share of a chunk that is scored, which few steps say
-_ALIKE = 1.25  # two steps within this of each other are what the engine takes; longer ones were disturbed
+_ROWS: Final = 16
+_TRIES: Final = 6  # of one kind of step, where the machine is busy with something else
+_TOKENS: Final = 1 + _TRIES + 2 + 2  # of the prompt, and of each kind of step
+_LEAST_SHARE: Final = 0.3  # a quarter of the tokens, and their logits
+_MARGIN: Final = 1.25  # on the share of a chunk that is scored, which few steps say
+_ALIKE: Final = 1.25  # two steps within this of each other are what the engine takes; longer ones were disturbed
+_SAME: Final = 1.5  # a step of one slot within this of the one that was kept: the machine is as it was
 
 
-def measure(engine: Engine, cost: CostTable, clock_ns: Callable[[], int]) -> None:
-    """Enter steps with up to 16 rows, with and without a prefill chunk, in ``cost``; before the step thread starts.
+def measure(engine: Engine, cost: CostTable, clock_ns: Callable[[], int], kept: Path | None = None) -> None:
+    """Enter what steps take in ``cost``; before the step thread starts.
+
+    With ``kept`` the times of the last start are entered, if a step of one slot still takes what it took then; steps
+    that requests run correct them. Else they are measured, which takes half a second on a small model, and kept.
+    """
+    times = None if kept is None else cost_cache.read(kept)
+    if times is None or not _still(engine, times, clock_ns):
+        times = _measured(engine, clock_ns)
+        if kept is not None:
+            cost_cache.write(kept, times)
+    for decode_rows, tokens, elapsed_ns in times.steps:
+        cost.observe(decode_rows=decode_rows, prefill_tokens=tokens, elapsed_ns=elapsed_ns)
+    cost.scored_share = times.scored_share
+
+
+def _still(engine: Engine, times: StepTimes, clock_ns: Callable[[], int]) -> bool:
+    now = _alone_ns(engine, clock_ns)
+    return now <= _SAME * times.alone_ns and times.alone_ns <= _SAME * now
+
+
+def _alone_ns(engine: Engine, clock_ns: Callable[[], int]) -> int:
+    """The shortest of a few steps of one slot."""
+    _open(engine, 0, 1)
+    engine.step(StepPlan((), 0, 1))
+    taken = _tried(lambda: engine.step(StepPlan((0,))), clock_ns, _TRIES)
+    engine.close(0)
+    return max(1, min(taken))
+
+
+def _measured(engine: Engine, clock_ns: Callable[[], int]) -> StepTimes:
+    """Steps with up to 16 rows, with and without a prefill chunk.
 
     A step that something else on the machine made longer would be promised from as if it were the engine's own, and
     refuse everybody: each kind is tried until the two shortest agree, and only what is like them is entered.
@@ -36,19 +71,19 @@ def measure(engine: Engine, cost: CostTable, clock_ns: Callable[[], int]) -> Non
         engine.step(StepPlan(others, 0, tokens))
 
     decoding = _tried(lambda: engine.step(StepPlan(rows)), clock_ns, _TRIES)
-    for elapsed_ns in _alike(decoding):
-        cost.observe(decode_rows=len(rows), elapsed_ns=elapsed_ns)
+    steps = [(len(rows), 0, elapsed_ns) for elapsed_ns in _alike(decoding)]
     disturbed = max(decoding) > _ALIKE * min(decoding)
     chunks = _tried(mixed, clock_ns, 2 if disturbed else 1)
-    for elapsed_ns in _alike(chunks):  # a shorter chunk stands for a full one
-        cost.observe(decode_rows=len(others), prefill_tokens=info.chunk_tokens, elapsed_ns=elapsed_ns)
+    # A shorter chunk stands for a full one.
+    steps += [(len(others), info.chunk_tokens, elapsed_ns) for elapsed_ns in _alike(chunks)]
     quarter = min(chunk_of(info.chunk_tokens, scored=True), chunk)
     scored = _tried(lambda: mixed(quarter, scored=True), clock_ns, 2)
     # A bound of a plain chunk of as many tokens, for want of one that was measured: scoring costs more.
-    cost.observe(decode_rows=len(others), prefill_tokens=quarter, elapsed_ns=min(*scored, *chunks))
-    cost.scored_share = _share(min(scored) - min(decoding), min(chunks) - min(decoding))
+    steps.append((len(others), quarter, min(*scored, *chunks)))
+    share = _share(min(scored) - min(decoding), min(chunks) - min(decoding))
     for slot in rows:
         engine.close(slot)
+    return StepTimes(steps, share, _alone_ns(engine, clock_ns))
 
 
 def _open(engine: Engine, slot: int, prompt: int, *, scored: bool = False) -> None:

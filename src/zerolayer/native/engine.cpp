@@ -43,7 +43,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   attended_stride_ = round_up(shape.query_width(), kAlignK);
   hidden_stride_ = round_up(shape.intermediate, kAlignK);
   logit_stride_ = round_up(shape.vocabulary, kPanel);
-  activations_.stride = round_up(inputs, kAlignK);
+  activations_.stride = round_up(inputs, kAlignK) + (limits.exact ? 0 : kFine);
   activations_.sum_stride = activations_.stride / kBlockK + 1;
   activations_.hi = arena_.take<int8_t>(size_t(rows) * activations_.stride);
   activations_.lo = arena_.take<int8_t>(size_t(rows) * activations_.stride);

@@ -1,7 +1,9 @@
 // One model in slots: weights, KV cache, and the step that computes rows of several slots at once.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arena.hpp"
@@ -57,6 +59,10 @@ class Engine {
   void load_embedding(const Tensor& embedding);
   void load_head(const Tensor& head, const float* norm);
   void load_rope_factors(const float* factors);  // [head_dim / 2]: divides the frequencies (Llama 3.1's scaling)
+
+  // After everything is loaded: int8 matrices get their fine inputs (kernels.hpp), those that are largest in a short run on fixed tokens.
+  // Reads the tensors of load_qkv, load_down and load_head once more, which must still be in memory.
+  void refine();
 
   // Copies the first `tokens` (a multiple of 16) of an open slot's context into a shared prefix that no open slot uses.
   void save_prefix(int slot, int prefix, int tokens);
@@ -129,10 +135,17 @@ class Engine {
   };
   struct Span { int begin, end; };
 
+  using RowOf = std::function<std::pair<const Tensor*, int>(int output)>;  // {tensor, row} of an output, {nullptr, 0} for padding
+  struct Refinable { Matrix* matrix; RowOf row_of; std::vector<float> energy; };  // energy: of each input, in the run of refine()
+
   void touch_memory();
   void require_weights();
-  Matrix make_matrix(int n, int k, TensorType type);
-  template <class RowOf> void pack(Matrix* m, const RowOf& row_of);
+  Matrix make_matrix(int n, int k, TensorType type, bool fine);
+  void pack(Matrix* m, const RowOf& row_of);
+  void pack_groups(Matrix* m, const RowOf& row_of);
+  static void read_rows(const Matrix& m, const RowOf& row_of, int tile, float* out);
+  void pack_fine(const Refinable& refinable, int thread);
+  void listen(const Matrix& m, const float* x, size_t stride, const float* norm, int thread);
   static Span share(int items, int thread, int threads);
   KvHead take_kv(int contexts, int tokens);
   KvHead slot_kv(const Layer& layer, int slot, int head) const;
@@ -143,7 +156,7 @@ class Engine {
   void attention(const Layer& layer, int thread);
   void norm_heads(const Layer& layer, float* queries, float* key);
   void feed_forward(const Layer& layer, const Matrix& next, int thread);
-  void quantise_rows(const float* x, size_t stride, int k, const float* norm, int thread);
+  void quantise_rows(const float* x, size_t stride, const Matrix& m, const float* norm, int thread);
   void multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread);
   void sample(size_t begin, size_t end, int thread);
   void commit(const Sampled& sampled);
@@ -170,6 +183,8 @@ class Engine {
   std::vector<Row> rows_;
   std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
   bool complete_ = false;  // all weights are loaded
+  bool listening_ = false;  // to what matrices multiply, in refine()
+  std::vector<Refinable> refinable_;
   bool sampling_ = true;
   std::vector<Sampled> sampled_;
   std::vector<Choice> scored_;

@@ -35,58 +35,68 @@ float* copy(Arena* arena, const float* source, int n) {
 
 }  // namespace
 
-Matrix Engine::make_matrix(int n, int k, TensorType type) {
+Matrix Engine::make_matrix(int n, int k, TensorType type, bool fine) {
   Matrix m;
   if (limits_.exact) m.kind = exact_kind(type);
   m.n = n;
   m.k = k;
   m.k_pad = round_up(k, kAlignK);
   m.panels = round_up(n, kPanel) / kPanel;
+  if (fine && m.kind == Kind::kInt8) {
+    m.fine = arena_.take<int32_t>(kFine);
+    m.k_pad += kFine;
+  }
   m.data = arena_.take<uint8_t>(m.panel_bytes() * m.panels);
   m.scale = arena_.take<float>(size_t(m.panels) * kPanel);
   if (m.kind != Kind::kInt8) std::fill_n(m.scale, size_t(m.panels) * kPanel, 1.0f);
   return m;
 }
 
-// row_of(output) gives {tensor, row} of an output in panel order, or {nullptr, 0} for padding.
-template <class RowOf>
 void Engine::pack(Matrix* m, const RowOf& row_of) {
+  if (m->kind != Kind::kInt8) return pack_groups(m, row_of);
+  std::erase_if(refinable_, [&](const Refinable& other) { return other.matrix == m; });
+  if (m->fine) refinable_.push_back({m, row_of, {}});
   struct Job { Engine* engine; Matrix* m; const RowOf* row_of; } job{this, m, &row_of};
-  if (m->kind != Kind::kInt8) {
-    pool_.run(
-        [](void* context, int thread) {
-          const Job& j = *static_cast<Job*>(context);
-          const Span tiles = share(j.m->panels * 2, thread, j.engine->pool_.threads());
-          for (int tile = tiles.begin; tile < tiles.end; tile++) {
-            const uint8_t* rows[16];
-            TensorType type = TensorType::kQ4_0;
-            for (int o = 0; o < 16; o++) {
-              const auto [tensor, row] = (*j.row_of)(tile * 16 + o);
-              rows[o] = tensor ? tensor->data + row_bytes(tensor->type, j.m->k) * row : nullptr;
-              if (tensor) type = tensor->type;
-            }
-            pack_group_tile(type, rows, j.m->k / kGroup, j.m->data + tile * j.m->panel_bytes() / 2);
-          }
-        },
-        &job);
-    return;
-  }
   pool_.run(
       [](void* context, int thread) {
         const Job& j = *static_cast<Job*>(context);
         std::vector<float> floats(size_t(16) * j.m->k);
         const float* rows[16];
+        for (int o = 0; o < 16; o++) rows[o] = floats.data() + size_t(o) * j.m->k;
         const Span tiles = share(j.m->panels * 2, thread, j.engine->pool_.threads());
         for (int tile = tiles.begin; tile < tiles.end; tile++) {
-          for (int o = 0; o < 16; o++) {
-            float* out = floats.data() + size_t(o) * j.m->k;
-            const auto [tensor, row] = (*j.row_of)(tile * 16 + o);
-            if (tensor) dequantise_row(tensor->type, tensor->data + row_bytes(tensor->type, j.m->k) * row, j.m->k, out);
-            else memset(out, 0, size_t(j.m->k) * 4);
-            rows[o] = out;
-          }
+          read_rows(*j.m, *j.row_of, tile, floats.data());
           uint8_t* data = j.m->data + size_t(tile / 2) * j.m->panel_bytes() + (tile % 2) * 1024;
           j.engine->kernels_->pack_tile(rows, j.m->k, j.m->k_pad, data, j.m->scale + tile * 16);
+        }
+      },
+      &job);
+}
+
+// The 16 rows of a tile as floats [16, m.k].
+void Engine::read_rows(const Matrix& m, const RowOf& row_of, int tile, float* out) {
+  for (int o = 0; o < 16; o++, out += m.k) {
+    const auto [tensor, row] = row_of(tile * 16 + o);
+    if (tensor) dequantise_row(tensor->type, tensor->data + row_bytes(tensor->type, m.k) * row, m.k, out);
+    else memset(out, 0, size_t(m.k) * sizeof(float));
+  }
+}
+
+void Engine::pack_groups(Matrix* m, const RowOf& row_of) {
+  struct Job { Engine* engine; Matrix* m; const RowOf* row_of; } job{this, m, &row_of};
+  pool_.run(
+      [](void* context, int thread) {
+        const Job& j = *static_cast<Job*>(context);
+        const Span tiles = share(j.m->panels * 2, thread, j.engine->pool_.threads());
+        for (int tile = tiles.begin; tile < tiles.end; tile++) {
+          const uint8_t* rows[16];
+          TensorType type = TensorType::kQ4_0;
+          for (int o = 0; o < 16; o++) {
+            const auto [tensor, row] = (*j.row_of)(tile * 16 + o);
+            rows[o] = tensor ? tensor->data + row_bytes(tensor->type, j.m->k) * row : nullptr;
+            if (tensor) type = tensor->type;
+          }
+          pack_group_tile(type, rows, j.m->k / kGroup, j.m->data + tile * j.m->panel_bytes() / 2);
         }
       },
       &job);
@@ -96,17 +106,18 @@ void Engine::load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor&
   check(q, shape_.query_width(), shape_.hidden);
   check(k, shape_.kv_width(), shape_.hidden);
   check(v, shape_.kv_width(), shape_.hidden);
-  Matrix& m = layers_.at(layer).qkv = make_matrix(shape_.query_width() + 2 * shape_.kv_width(), shape_.hidden, one_type({&q, &k, &v}, limits_.exact));
+  Matrix& m = layers_.at(layer).qkv = make_matrix(shape_.query_width() + 2 * shape_.kv_width(), shape_.hidden, one_type({&q, &k, &v}, limits_.exact), true);
   const int head_dim = shape_.head_dim, queries = shape_.query_width(), keys = shape_.kv_width();
   // GGUF's llama order holds dimension pairs (2i, 2i + 1); the rotary kernel wants (i, i + head_dim / 2).
-  const auto halves = [&](int row) {
+  const auto halves = [head_dim, interleaved](int row) {
+    if (!interleaved) return row;
     const int in_head = row % head_dim;
     return row - in_head + in_head % (head_dim / 2) * 2 + in_head / (head_dim / 2);
   };
-  pack(&m, [&](int output) -> std::pair<const Tensor*, int> {
-    if (output < queries) return {&q, interleaved ? halves(output) : output};
+  pack(&m, [=](int output) -> std::pair<const Tensor*, int> {
+    if (output < queries) return {&q, halves(output)};
     output -= queries;
-    if (output < keys) return {&k, interleaved ? halves(output) : output};
+    if (output < keys) return {&k, halves(output)};
     output -= keys;
     if (output < keys) return {&v, output};
     return {nullptr, 0};
@@ -129,16 +140,16 @@ void Engine::load_head_norms(int layer, const float* query, const float* key) {
 
 void Engine::load_output(int layer, const Tensor& o) {
   check(o, shape_.hidden, shape_.query_width());
-  Matrix& m = layers_.at(layer).output = make_matrix(o.rows, o.columns, o.type);
-  pack(&m, [&](int output) -> std::pair<const Tensor*, int> { return {output < o.rows ? &o : nullptr, output}; });
+  Matrix& m = layers_.at(layer).output = make_matrix(o.rows, o.columns, o.type, false);
+  pack(&m, [=](int output) -> std::pair<const Tensor*, int> { return {output < o.rows ? &o : nullptr, output}; });
 }
 
 // Tile 0 of a panel holds 16 gate rows, tile 1 the same 16 up rows, so that the epilogue has both sides of silu(gate) * up.
 void Engine::load_gate_up(int layer, const Tensor& gate, const Tensor& up) {
   check(gate, shape_.intermediate, shape_.hidden);
   check(up, shape_.intermediate, shape_.hidden);
-  Matrix& m = layers_.at(layer).gate_up = make_matrix(2 * round_up(shape_.intermediate, 16), shape_.hidden, one_type({&gate, &up}, limits_.exact));
-  pack(&m, [&](int output) -> std::pair<const Tensor*, int> {
+  Matrix& m = layers_.at(layer).gate_up = make_matrix(2 * round_up(shape_.intermediate, 16), shape_.hidden, one_type({&gate, &up}, limits_.exact), false);
+  pack(&m, [=](int output) -> std::pair<const Tensor*, int> {
     const int row = output / 32 * 16 + output % 16;
     if (row >= gate.rows) return {nullptr, 0};
     return {output % 32 < 16 ? &gate : &up, row};
@@ -147,8 +158,8 @@ void Engine::load_gate_up(int layer, const Tensor& gate, const Tensor& up) {
 
 void Engine::load_down(int layer, const Tensor& down) {
   check(down, shape_.hidden, shape_.intermediate);
-  Matrix& m = layers_.at(layer).down = make_matrix(down.rows, down.columns, down.type);
-  pack(&m, [&](int output) -> std::pair<const Tensor*, int> { return {output < down.rows ? &down : nullptr, output}; });
+  Matrix& m = layers_.at(layer).down = make_matrix(down.rows, down.columns, down.type, true);
+  pack(&m, [=](int output) -> std::pair<const Tensor*, int> { return {output < down.rows ? &down : nullptr, output}; });
 }
 
 void Engine::load_norms(int layer, const float* attention, const float* mlp) {
@@ -166,14 +177,14 @@ void Engine::load_embedding(const Tensor& embedding) {
 
 void Engine::load_head(const Tensor& head, const float* norm) {
   check(head, shape_.vocabulary, shape_.hidden);
-  head_ = make_matrix(head.rows, head.columns, head.type);
+  head_ = make_matrix(head.rows, head.columns, head.type, true);
   head_norm_ = copy(&arena_, norm, shape_.hidden);
-  pack(&head_, [&](int output) -> std::pair<const Tensor*, int> { return {output < head.rows ? &head : nullptr, output}; });
+  pack(&head_, [=](int output) -> std::pair<const Tensor*, int> { return {output < head.rows ? &head : nullptr, output}; });
 }
 
 void Engine::load_rope_factors(const float* factors) {
   const int half = shape_.head_dim / 2;
-  for (int position = 0; position < limits_.slot_tokens; position++)
+  for (int position = 0; position < padded_tokens_; position++)
     for (int i = 0; i < half; i++) {
       const double frequency = std::pow(double(shape_.rope_base), -2.0 * i / shape_.head_dim) / (factors ? double(factors[i]) : 1.0);
       cosine_[size_t(position) * half + i] = float(std::cos(position * frequency));

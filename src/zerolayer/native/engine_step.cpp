@@ -30,7 +30,7 @@ void Engine::forward(int thread) {
     const size_t end = std::min(begin + limits_.slots, logit_rows_.size());
     const Span logits = share(int(end - begin), thread, pool_.threads());
     for (int i = logits.begin; i < logits.end; i++)
-      kernels_->quantise(x_ + logit_rows_[begin + i] * width_, shape_.hidden, head_.k_pad, head_norm_, shape_.rms_eps, activations_, i);
+      kernels_->quantise(x_ + logit_rows_[begin + i] * width_, head_, head_norm_, shape_.rms_eps, activations_, i);
     pool_.barrier();
     multiply(head_, layers_[0].qkv, int(end - begin), Epilogue::kStore, logits_, logit_stride_, thread);
     pool_.barrier();
@@ -40,7 +40,7 @@ void Engine::forward(int thread) {
 
 void Engine::attention(const Layer& layer, int thread) {
   const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
-  quantise_rows(x_, width_, shape_.hidden, layer.attention_norm, thread);
+  quantise_rows(x_, width_, layer.qkv, layer.attention_norm, thread);
   multiply(layer.qkv, layer.output, rows, Epilogue::kStore, qkv_, qkv_stride_, thread);
   pool_.barrier();
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
@@ -67,7 +67,7 @@ void Engine::attention(const Layer& layer, int thread) {
                      attended_ + (unit % rows) * attended_stride_ + at, threads_[thread].attention);
   }
   pool_.barrier();
-  quantise_rows(attended_, attended_stride_, shape_.query_width(), nullptr, thread);
+  quantise_rows(attended_, attended_stride_, layer.output, nullptr, thread);
   multiply(layer.output, layer.gate_up, rows, Epilogue::kAdd, x_, width_, thread);
   pool_.barrier();
 }
@@ -80,19 +80,19 @@ void Engine::norm_heads(const Layer& layer, float* queries, float* key) {
 
 void Engine::feed_forward(const Layer& layer, const Matrix& next, int thread) {
   const int rows = int(rows_.size());
-  quantise_rows(x_, width_, shape_.hidden, layer.mlp_norm, thread);
+  quantise_rows(x_, width_, layer.gate_up, layer.mlp_norm, thread);
   multiply(layer.gate_up, layer.down, rows, Epilogue::kSiluMul, hidden_, hidden_stride_, thread);
   pool_.barrier();
-  quantise_rows(hidden_, hidden_stride_, shape_.intermediate, nullptr, thread);
+  quantise_rows(hidden_, hidden_stride_, layer.down, nullptr, thread);
   multiply(layer.down, next, rows, Epilogue::kAdd, x_, width_, thread);
   pool_.barrier();
 }
 
-void Engine::quantise_rows(const float* x, size_t stride, int k, const float* norm, int thread) {
+void Engine::quantise_rows(const float* x, size_t stride, const Matrix& m, const float* norm, int thread) {
   const Span mine = share(int(rows_.size()), thread, pool_.threads());
-  for (int r = mine.begin; r < mine.end; r++)
-    kernels_->quantise(x + r * stride, k, round_up(k, kAlignK), norm, shape_.rms_eps, activations_, r);
+  for (int r = mine.begin; r < mine.end; r++) kernels_->quantise(x + r * stride, m, norm, shape_.rms_eps, activations_, r);
   pool_.barrier();
+  if (listening_) listen(m, x, stride, norm, thread);
 }
 
 void Engine::multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread) {

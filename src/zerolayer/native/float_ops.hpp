@@ -37,9 +37,17 @@ static void sum_groups(const Activations& a, int row, int k_pad) {
   }
 }
 
+// The 128th part of sixteen inputs of the row at `base`, which is quantised.
+static inline I16 fine_inputs(const Activations& a, size_t base, const int32_t* inputs) {
+  int32_t q[16];
+  for (int i = 0; i < 16; i++) q[i] = kUsesBytes ? a.hi[base + inputs[i]] : (a.words[base + inputs[i]] + 64) >> 7;
+  return load(q);
+}
+
 // RMSNorm (Zhang and Sennrich, 2019) and quantisation in one pass over x * norm: 1/rms only enters the scale. Buffers are padded with
 // zeros to a multiple of 16, so no tail is needed.
-static void quantise(const float* x, int k, int k_pad, const float* norm, float eps, const Activations& a, int row) {
+static void quantise(const float* x, const Matrix& m, const float* norm, float eps, const Activations& a, int row) {
+  const int k = m.k, k_pad = m.k_pad, coarse = m.k_coarse();
   F16 largest = splat(0.0f), squares = splat(0.0f);
   for (int i = 0; i < k; i += 16) {
     F16 v = load(x + i);
@@ -63,6 +71,7 @@ static void quantise(const float* x, int k, int k_pad, const float* norm, float 
     for (int i = begin; i < end; i += 16) {
       I16 q = zero_int();
       if (i < k) q = to_int(mul(norm ? mul(load(x + i), load(norm + i)) : load(x + i), factor));
+      else if (i >= coarse) q = fine_inputs(a, base, m.fine + (i - coarse));
       store_activation(a, base + i, q);
       total = add(total, q);
     }

@@ -14,6 +14,7 @@ namespace zl {
 constexpr int kPanel = 32;        // outputs of one weight panel: two tiles of 16
 constexpr int kAlignK = 64;       // inputs are padded to this many
 constexpr int kBlockK = 2048;     // inputs whose products with 127 * 8128 still fit int32
+constexpr int kFine = 64;         // inputs of a matrix whose weights may have seven more bits
 constexpr float kActivationMax = 8128.0f;  // 127 * 64: hi and lo fit a signed byte
 constexpr float kKeyMax = 4064.0f;         // query * key summed over head_dim fits int32
 constexpr float kProbabilityMax = 16256.0f;  // 127 * 128: hi and lo fit seven bits
@@ -29,13 +30,19 @@ enum class Kind { kInt8, kNibbles, kBytes };
 constexpr int kGroup = 32;
 constexpr size_t group_bytes(Kind kind) { return (kind == Kind::kNibbles ? 256 : 512) + 64; }
 
+// What int8 rounds off hurts where inputs are large, and some few inputs of a language model always are (Dettmers et al., LLM.int8(),
+// 2022). A matrix with `fine` has 64 more inputs behind the others, as it were: weights in 128ths of the scale for the rest that rounding
+// left at inputs fine[0, 64), and as activation of each the 128th part of that input, which is its byte hi. So nothing but int8 products is
+// added, as many as 64 inputs take.
 struct Matrix {
   Kind kind = Kind::kInt8;
   uint8_t* data = nullptr;
   float* scale = nullptr;  // [panels * 32], weight = scale * (byte - 128)
   float* bias = nullptr;   // [panels * 32] or null
+  int32_t* fine = nullptr;  // [kFine] or null
   int n = 0, k = 0;
-  int k_pad = 0, panels = 0;
+  int k_pad = 0, panels = 0;  // inputs with padding and fine ones
+  int k_coarse() const { return fine ? k_pad - kFine : k_pad; }
   size_t panel_bytes() const { return kind == Kind::kInt8 ? size_t(k_pad) * kPanel : 2 * size_t(k / kGroup) * group_bytes(kind); }
 };
 
@@ -79,8 +86,8 @@ struct AttentionScratch {
 
 struct KernelSet {
   const char* name;
-  // x[k] (times norm weight and 1/rms if norm is not null) to row `row` of `a`; a's padding up to k_pad becomes zero.
-  void (*quantise)(const float* x, int k, int k_pad, const float* norm, float eps, const Activations& a, int row);
+  // x[m.k] (times norm weight and 1/rms if norm is not null) to row `row` of `a` as `m` reads it: padding is zero, then come fine inputs.
+  void (*quantise)(const float* x, const Matrix& m, const float* norm, float eps, const Activations& a, int row);
   // rows x panels [begin, end) of m. kStore: out = value (+ bias); kAdd: out += value; kSiluMul: out[panel * 16 + i] = silu(g) * u.
   // `next` is what this thread reads after these panels.
   void (*gemm)(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue, float* out,

@@ -5,6 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <sys/eventfd.h>
+
 #include <chrono>
 
 #include "cpu.hpp"
@@ -104,6 +106,7 @@ zl::Engine* make_engine(int layers, int hidden, int heads, int kv_heads, int hea
 
 NB_MODULE(_native, m) {
   m.doc() = "CPU kernels of zerolayer; see src/zerolayer/native.";
+  m.attr("FINE_INPUTS") = zl::kFine;
   m.def("kernel_sets", &kernel_sets, "Names of the kernel sets that this processor allows, best first.");
   m.def("uniform", &zl::uniform, "seed"_a, "position"_a, "The uniform number that the sampler draws for a token.");
 
@@ -170,6 +173,7 @@ NB_MODULE(_native, m) {
         e.load_head(t, n);
       }, "head"_a, "norm"_a)
       .def("load_rope_factors", [](zl::Engine& e, Floats factors) { e.load_rope_factors(checked(factors, e.shape().head_dim / 2)); }, "factors"_a)
+      .def("refine", &zl::Engine::refine, nb::call_guard<nb::gil_scoped_release>())
       .def("open", [](zl::Engine& e, int slot, Ids prompt, int max_tokens, float temperature, float top_p, int top_k, float min_p,
                       float repetition_penalty, float presence_penalty, float frequency_penalty, uint64_t seed, int top_logprobs,
                       std::vector<int32_t> stops, int min_tokens, const std::vector<std::pair<int32_t, float>>& bias, int prompt_logprobs,
@@ -185,7 +189,7 @@ NB_MODULE(_native, m) {
       .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
-      .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens) {
+      .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens, int bell) {
         // Not a vector of our own: nothing is allocated in a step but what Python gets back.
         const size_t rows = nb::len(decode);
         if (rows > size_t(e.limits().slots)) throw std::invalid_argument("more decode rows than slots");
@@ -193,10 +197,11 @@ NB_MODULE(_native, m) {
         const std::vector<zl::Sampled>* sampled;
         {
           nb::gil_scoped_release release;
+          if (bell >= 0) eventfd_write(bell, 1);  // whoever wakes up finds the interpreter free
           sampled = &e.step(e.plan(), int(rows), prefill_slot, prefill_tokens);
         }
         return to_python(*sampled);
-      }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a)
+      }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a, "bell"_a = -1)
       .def("scored", [](const zl::Engine& e) {
         nb::list out;
         for (const zl::Choice& choice : e.scored()) out.append(to_python(choice));

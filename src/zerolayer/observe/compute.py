@@ -7,6 +7,7 @@ cores, exactly, because each span begins where the last one ended. Pure: times a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -41,6 +42,8 @@ class ComputeMeter:
         self._owners = [IDLE] * slots
         self._totals: dict[str, int] = {IDLE: 0}
         self._unrecorded: dict[str, int] = {}
+        self._rows: Sequence[int] | None = None  # of the last step, if they still are the same tenants'
+        self._shares: dict[str, int] = {}  # how many of them are whose
 
     @property
     def wall_ns(self) -> int:
@@ -56,6 +59,7 @@ class ComputeMeter:
         """From now on the rows of ``slot`` are this tenant's."""
         known = tenant in self._totals or len(self._totals) < _TOTALS
         self._owners[slot] = tenant if known else OTHER
+        self._rows = None
 
     def step(
         self, started_ns: int, ended_ns: int, decode: Sequence[int], chunk_slot: int, chunk_share: float
@@ -72,9 +76,10 @@ class ComputeMeter:
         row_ns = (whole - chunk_ns) // rows if rows else 0
         chunk_ns = whole - row_ns * rows  # what does not divide is the chunk's, or nobody's
         totals, owners = self._totals, self._owners
-        for slot in decode:
-            owner = owners[slot]
-            totals[owner] = totals.get(owner, 0) + row_ns
+        if decode != self._rows:  # most steps have the rows of the step before
+            self._rows, self._shares = decode, Counter([owners[slot] for slot in decode])
+        for owner, count in self._shares.items():
+            totals[owner] = totals.get(owner, 0) + row_ns * count
         owner = owners[chunk_slot] if chunk_slot >= 0 else IDLE
         totals[owner] = totals.get(owner, 0) + chunk_ns
         return Charge(row_ns, chunk_ns)

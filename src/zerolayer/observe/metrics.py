@@ -97,6 +97,8 @@ class Gauges(msgspec.Struct, frozen=True):
     keys: KeyState = KeyState()
     memory: Mapping[str, int] = {}  # bytes by component of what is not the engine
     engine_bytes: int = 0
+    chunk_tokens: int = 0
+    step_ns: Mapping[str, int] = {}  # what a step usually takes, by kind
     node: NodeState = NodeState()
 
 
@@ -288,25 +290,7 @@ class Metrics:
         yield from head("zerolayer:limit_total", "counter", "Requests that met a limit, by what was done.")
         for (limit, action), times in sorted(self._limited.items()):
             yield f'zerolayer:limit_total{{{labels},limit="{limit}",action="{action}"}} {times}'
-        yield from family(
-            "zerolayer:program_steps_total",
-            "counter",
-            "Steps by program.",
-            labels,
-            "program",
-            sorted(self._steps.items()),
-        )
-        programs = gauges.programs
-        dropped = [(name, 0) for name in programs.in_use] + [(name, 1) for name in programs.dropped]
-        yield from family(
-            "zerolayer:programs_dropped_total",
-            "counter",
-            "Programs that failed a heartbeat.",
-            labels,
-            "program",
-            sorted(dropped),
-        )
-        yield from single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
+        yield from self._step_lines(gauges)
         keys = gauges.keys
         yield from single("zerolayer:auth_cache_hits_total", "counter", "Keys known already.", labels, keys.hits)
         yield from single("zerolayer:auth_cache_misses_total", "counter", "Keys looked at.", labels, keys.misses)
@@ -332,6 +316,31 @@ class Metrics:
             yield from single(f"zerolayer:{name}", "counter", about, labels, spent * _NS)
         if gauges.glue_share is not None:
             yield from single("zerolayer:glue_ratio", "gauge", "Busy time not arithmetic.", labels, gauges.glue_share)
+
+    def _step_lines(self, gauges: Gauges) -> Iterator[str]:
+        labels = self._labels
+        yield from family(
+            "zerolayer:program_steps_total",
+            "counter",
+            "Steps by program.",
+            labels,
+            "program",
+            sorted(self._steps.items()),
+        )
+        yield from single("zerolayer:chunk_tokens", "gauge", "A full chunk of a prompt.", labels, gauges.chunk_tokens)
+        usual = [(kind, spent * _NS) for kind, spent in gauges.step_ns.items()]
+        yield from family("zerolayer:step_seconds", "gauge", "What a step usually takes.", labels, "kind", usual)
+        programs = gauges.programs
+        dropped = [(name, 0) for name in programs.in_use] + [(name, 1) for name in programs.dropped]
+        yield from family(
+            "zerolayer:programs_dropped_total",
+            "counter",
+            "Programs that failed a heartbeat.",
+            labels,
+            "program",
+            sorted(dropped),
+        )
+        yield from single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
 
     def _node_lines(self, node: NodeState) -> Iterator[str]:
         labels = self._labels

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,16 +20,19 @@ import zerolayer
 from zerolayer.contract import Contract
 from zerolayer.errors import Unavailable
 from zerolayer.front.defect import on_loop_exception
-from zerolayer.front.dispatch import Charges, Dispatcher
+from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import Keeping
 from zerolayer.front.pace import Pace
 from zerolayer.front.site import ConnectionLimits, Peer, Site
+from zerolayer.front.step_account import Charges
 from zerolayer.front.supervision import Supervisor
 from zerolayer.guard.answers import AnswerCache
 from zerolayer.guard.deadline.admission import build_admission
+from zerolayer.model.bell import Bell
 from zerolayer.model.cost import CostTable
+from zerolayer.model.cost_cache import place
 from zerolayer.model.derating import Derating
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.program import Named, Programs
@@ -59,6 +63,7 @@ _FLUSH_S = 1.0  # for the last bytes, after that
 _NS_PER_MS = 1_000_000
 _NS_PER_S = 1_000_000_000
 _BEAT_S = 30  # between two heartbeats
+_PREPARE_S = 1.0  # after the start, and until nothing runs
 
 
 class Server:
@@ -84,11 +89,11 @@ class Server:
         self._build_engine_side(contract, loaded, watchdog)
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
-        self.pace = Pace(self.guard, self.dispatcher, self.held, self._loop, self._clock_ns)
         self.nodes = NodeBook(
             contract, loaded.name, self.guard, self.info.slots, Derating.of_process(os.environ), self._helper
         )
         site = self._build_site(limits, self.metrics, self.glue, contract)
+        self.pace = Pace(self.guard, self.dispatcher, self.held, site.turns, self._loop, self._clock_ns)
         self.keeping = _build_keeping(contract)
         rooms = Rooms(
             contract,
@@ -113,6 +118,7 @@ class Server:
             self.entrances = Entrances(contract, self.tables.routers, site, admin_site)
         except BaseException:
             self.records.close(self._clock_ns())
+            self._bell.close()
             raise
 
     def _build_engine_side(self, contract: Contract, loaded: LoadedModel, watchdog: Watchdog | None) -> None:
@@ -125,9 +131,18 @@ class Server:
         self.glue = GlueMeter()
         self.programs = Programs([Named.of(program) for program in contract.program])
         self.heartbeat = Heartbeat(self.programs, range(1, 17), _BEAT_S * _NS_PER_S)
+        self._reports: deque[StepReport] = deque()
+        self._bell = Bell()
         self.recorder = Recorder(self._clock_ns, self.cost.step_bound_ns)
         self.steps = StepClock(
-            loaded.engine, self._deliver, self._clock_ns, None, self.programs, self.heartbeat, self.recorder
+            loaded.engine,
+            self._reports.append,
+            self._clock_ns,
+            None,
+            self.programs,
+            self.heartbeat,
+            self.recorder,
+            self._bell,
         )
         self.guard = build_guard(contract, loaded, self.admission, self.cost, self.book.budgets)
         self.meter = ComputeMeter(self.info.threads, self.info.slots + 1, self._clock_ns())  # the draft's, too
@@ -173,13 +188,16 @@ class Server:
 
     def start(self) -> None:
         """Begin to answer."""
-        measure(self.loaded.engine, self.cost, self._clock_ns)
+        kept = place(os.environ, self.loaded.files, self.info) if self.loaded.files else None
+        measure(self.loaded.engine, self.cost, self._clock_ns, kept)
         self.tables.models.tell("worst_stall_ms", self.worst_stall_ms)
+        self._loop.add_reader(self._bell.fd, self._take_reports)
         self.steps.start()
         self._memory = GlueMemory(components(self._holders()))
         self.entrances.start()
         self.nodes.start(self.port)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+        self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
@@ -195,6 +213,7 @@ class Server:
     async def close(self) -> None:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
         self._sweeper.cancel()
+        self._preparing.cancel()
         self.nodes.close()
         self.entrances.stop()
         await self.entrances.close(_FLUSH_S)
@@ -203,7 +222,10 @@ class Server:
         self._helper.shutdown(cancel_futures=True)
         self._compiler.shutdown(cancel_futures=True)
         self.loaded.engine.shutdown()
-        await asyncio.sleep(0)  # reports and closings that are already on their way
+        self._loop.remove_reader(self._bell.fd)
+        self._take_reports()
+        self._bell.close()
+        await asyncio.sleep(0)  # closings that are already on their way
         self.records.close(self._clock_ns())
         self.book.close()
 
@@ -220,8 +242,11 @@ class Server:
             return "no request was served"
         return f"{share:.2%} of {self.glue.busy_ns(now) / _NS_PER_S:.1f} s busy time was not arithmetic"
 
-    def _deliver(self, report: StepReport) -> None:
-        self._loop.call_soon_threadsafe(self.pace.on_step, report)
+    def _take_reports(self) -> None:
+        """The bell rang."""
+        self._bell.heard()
+        while self._reports:
+            self.pace.on_step(self._reports.popleft())
 
     def _build_site(
         self, limits: ConnectionLimits, metrics: Metrics, glue: GlueMeter, contract: Contract | None = None
@@ -242,7 +267,7 @@ class Server:
         )
 
     def _load_hint(self) -> bytes:
-        return b"free=%d;next_ms=%d%b" % (self.slots.open, self.slots.next_open_ms(), self.nodes.tail)
+        return b"free=%d;next_ms=%d%b" % (*self.slots.standing(), self.nodes.tail)
 
     def _render_metrics(self) -> bytes:
         info, now, ledger = self.info, self._clock_ns(), self.records.ledger
@@ -269,6 +294,8 @@ class Server:
                 keys=self._key_state(),
                 memory=self._memory.measure(),
                 engine_bytes=info.memory_bytes,
+                chunk_tokens=info.chunk_tokens,
+                step_ns=self.cost.usual_ns(),
                 node=NodeState(self.nodes.derate, self._supervisor.quarantined, self.nodes.counts()),
             )
         )
@@ -296,6 +323,13 @@ class Server:
             return KeyState()
         counts = self.keyring.authenticator.counts
         return KeyState(counts.hits, counts.misses, counts.verified)
+
+    def _prepare(self) -> None:
+        """What the first request with a grammar would wait for, in a moment when nobody else does."""
+        if self.slots.taken:
+            self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
+        else:
+            self._compiler.submit(self.loaded.grammars.prepare)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""

@@ -41,11 +41,12 @@ _UNNAMED: Final = int(Flag.UNNAMED)  # a plain number: this is looked at on the 
 
 
 class _Taken(msgspec.Struct, frozen=True):
-    """A record, its end in Unix nanoseconds, and whose span it belongs to."""
+    """A record, its end in Unix nanoseconds, whose span it belongs to, and the conversation's name."""
 
     entry: Entry
     ended_ns: int
     parent: Parent | None
+    session: str = ""
 
 
 class Traces:
@@ -77,7 +78,7 @@ class Traces:
         self._thread = threading.Thread(target=self._run, name="zerolayer-traces", daemon=True)
         self._thread.start()
 
-    def take(self, entry: Entry, traceparent: bytes | None) -> None:
+    def take(self, entry: Entry, traceparent: bytes | None, session: str = "") -> None:
         """A request ends now. Whether it is traced its client says, where its ``traceparent`` does, else the share."""
         if entry.flags & _UNNAMED:
             return
@@ -92,7 +93,7 @@ class Traces:
         if len(self._waiting) >= _WAITING:
             self._not_taken += 1
             return
-        self._waiting.append(_Taken(entry, self._wall_ns(), parent))
+        self._waiting.append(_Taken(entry, self._wall_ns(), parent, session))
 
     @property
     def dropped(self) -> int:
@@ -149,6 +150,7 @@ def span_of(taken: _Taken) -> Span:
         attributes={
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": "zerolayer",
+            **({"gen_ai.conversation.id": taken.session} if taken.session else {}),
             "gen_ai.request.model": model,
             "gen_ai.response.model": model,
             "gen_ai.request.max_tokens": entry.max_tokens,

@@ -69,7 +69,7 @@ class Viewing:
         feasible = calendar.is_feasible()  # which also brings the ends up to date
         since = self._dispatcher.since_ns()
         return Moment(
-            slots=[_slot(end, began, now_ns) for end, began in zip(calendar.picture.ends(), since, strict=True)],
+            slots=[_slot(end, began, now_ns) for end, began in zip(calendar.ends(), since, strict=True)],
             bookings=[
                 BookingView(
                     booking.slot,
@@ -78,7 +78,7 @@ class Viewing:
                     booking.held,
                     booking.soft,
                 )
-                for booking in calendar.picture.bookings()
+                for booking in calendar.bookings
             ],
             feasible=feasible,
             running=self._dispatcher.running,

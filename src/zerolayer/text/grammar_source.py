@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from zerolayer.text.json_schema import SchemaRefused, read_schema
 from zerolayer.text.json_schema_keywords import plain
+from zerolayer.text.tool_choice import callable_tools
 from zerolayer.text.tool_format import ToolFormat
 from zerolayer.wire.schema import OutputFormat, Request, Tool, ToolMode
 
@@ -28,22 +29,6 @@ class PlaceRefused(Exception):
         super().__init__(why)
         self.param = param
         self.why = why
-
-
-def constrained(request: Request) -> bool:
-    """Whether not every answer will do."""
-    if request.output is not None:
-        return True
-    tools = callable_tools(request)
-    return bool(tools) and (request.tool_choice.mode is ToolMode.REQUIRED or any(tool.strict for tool in tools))
-
-
-def callable_tools(request: Request) -> tuple[Tool, ...]:
-    """The tools that the answer may call."""
-    choice = request.tool_choice
-    if choice.mode is ToolMode.NONE:
-        return ()
-    return tuple(tool for tool in request.tools if not choice.names or tool.name in choice.names)
 
 
 def grammar_source(request: Request, form: ToolFormat, control_tokens: Mapping[str, int]) -> str:

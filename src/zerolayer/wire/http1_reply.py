@@ -90,13 +90,16 @@ def _where(error: RetryLater | Unavailable) -> tuple[tuple[bytes, bytes], ...]:
     return () if error.ticket is None else ((b"x-zl-ticket", error.ticket.encode("ascii")),)
 
 
-@lru_cache(1024)
-def header(name: bytes, value: bytes) -> bytes:
+def _new_header(name: bytes, value: bytes) -> bytes:
     """One header, line end included. Raises ValueError when ``value`` holds a line break."""
     if b"\n" in value or b"\r" in value:
         raise ValueError("a header must not hold a line break")
     return b"%b: %b\r\n" % (name, value)
 
 
+header = lru_cache(1024)(_new_header)
+_NEVER_AGAIN = frozenset({b"x-zl-ticket", b"retry-after-ms"})  # what is remembered of them pushes out what comes again
+
+
 def _header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    return b"".join([header(name, value) for name, value in headers])
+    return b"".join([_new_header(*each) if each[0] in _NEVER_AGAIN else header(*each) for each in headers])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from zerolayer.wire.http2_frames import (
     END_STREAM,
     FRAME_BYTES,
+    FRAME_HEADER,
     LARGEST_WINDOW,
     WINDOW,
     Code,
@@ -19,6 +20,8 @@ from zerolayer.wire.http2_frames import (
     head_frames,
 )
 from zerolayer.wire.http2_stream import Stream
+
+_PACK = FRAME_HEADER.pack
 
 
 class Sender:
@@ -75,16 +78,16 @@ class Sender:
         self._on_end(stream)
 
     def piece(self, stream: Stream, data: bytes) -> None:
-        """A piece of a reply that goes on."""
-        size = len(data)
-        if stream.pending or self.held or not 0 < size <= stream.window or size > self.window or size > FRAME_BYTES:
+        """A piece of a reply that goes on. Nearly every token is one, so nothing is called here."""
+        size, window = len(data), stream.window
+        if stream.pending or self.held or not 0 < size <= window or size > self.window or size > FRAME_BYTES:
             self.data(stream, data, None)
             return
-        stream.window -= size
+        stream.window = window - size
         self.window -= size
         stream.sent_bytes += size
         self.out_bytes += size
-        self._out += (data_header(size, 0, stream.id), data)
+        self._out += (_PACK(size >> 8, size & 0xFF, 0, 0, stream.id), data)
 
     def data(self, stream: Stream, data: bytes, ending: bytes | None) -> None:
         """A piece of a reply. ``ending`` ends it: with trailers, or with END_STREAM when empty."""

@@ -80,9 +80,16 @@ class RequestDecoder:
         ids: array[int] | str = ""
         messages: tuple[Message, ...] = ()
         if body.startswith(_IDS_FIRST):
-            start, end = _usual_span(body)
+            # Usual: fewer than 4,096 ids, so that the length has one or two bytes.
+            size, start = (body[1], 2) if len(body) > 2 else (0, 0)
+            if size > 0x7F:
+                high, start = body[2], 3
+                size += (high << 7) - 0x80
+                if high > 0x7F:
+                    return None
+            end = start + size
             plan = self._plans.get(body[end:])
-            if plan is None or start == end or plan.system is not None or end - start & 3:
+            if plan is None or not size or plan.system is not None or size & 3 or end > len(body):
                 return None
             route = _COMPLETIONS
             ids = array("I", body[start:end])
@@ -172,21 +179,6 @@ class RequestDecoder:
         if not messages:
             raise InvalidRequest("There is no prompt; send token_ids or messages.", param="messages")
         return tuple(messages)
-
-
-def _usual_span(body: bytes) -> tuple[int, int]:
-    """Where the token ids of ``body`` begin and end, which are its first field; two zeros when that is not usual.
-
-    Usual: fewer than 4,096 ids, so that the length has one or two bytes.
-    """
-    size, start = (body[1], 2) if len(body) > 2 else (0, 0)
-    if size > 0x7F:
-        high, start = body[2], 3
-        size += (high << 7) - 0x80
-        if high > 0x7F:
-            return 0, 0
-    end = start + size
-    return (start, end) if end <= len(body) else (0, 0)
 
 
 def _usual_messages(body: bytes) -> tuple[tuple[Message, ...], int]:

@@ -139,7 +139,7 @@ PromptText = str | Sequence[int]
 """A text, or its token ids."""
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One request, flat: ``prompt`` (text or token ids) on the completions route, ``messages`` on all others.
 
     Ages in milliseconds, points in time in Unix milliseconds; None and "" where the client said nothing.

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 from simulation import LIMITS, MS, Client, Simulation
 
-from zerolayer.guard.deadline.admission import Admission
 from zerolayer.guard.deadline.booking import Work
-from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.cost import CostTable, Prices
 
 CHUNK = 128
@@ -39,6 +37,8 @@ class Engine:
 class Costed(Simulation):
     """``promised`` tokens of a prompt are booked for each of 127, ``upper`` is what its bytes allow."""
 
+    Work = Work
+
     def __init__(self, engine: Engine, seed: int, *, tokens: int = 64, promised: int = 127, upper: int = 512) -> None:
         super().__init__(engine.slots, Prices(), seed)
         self.engine, self.tokens = engine, tokens
@@ -46,8 +46,8 @@ class Costed(Simulation):
         for rows, prompt in ((engine.slots, 0), (engine.slots - 1, CHUNK), (engine.slots - 1, CHUNK // 4)):
             elapsed = int(engine.step_ms(rows, prompt / CHUNK) * MS)
             self.table.observe(decode_rows=rows, prefill_tokens=prompt, elapsed_ns=elapsed)
-        self.calendar = Calendar(engine.slots, lambda: self.now, self.table.prices)
-        self.admission = Admission(self.calendar, self.table, lambda: self.now, "in {ms} ms")
+        self.calendar = self.Calendar(engine.slots, lambda: self.now, self.table.prices)
+        self.admission = self.Admission(self.calendar, self.table, lambda: self.now, "in {ms} ms")
         self._lengths = (upper, 100, promised)
         self._elapsed = self._prompt = 0
 
@@ -63,7 +63,7 @@ class Costed(Simulation):
         prices = self.table.prices()
         full, rest = divmod(prompt, CHUNK)
         chunk_ns = full * prices.chunk(CHUNK) + (prices.chunk(rest) if rest else 0)
-        return Work(full + (rest > 0), chunk_ns, prices.chunk(CHUNK), self.tokens)
+        return self.Work(full + (rest > 0), chunk_ns, prices.chunk(CHUNK), self.tokens)
 
     def _step(self) -> None:
         self._stepping = bool(self._slots)

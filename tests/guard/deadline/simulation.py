@@ -15,10 +15,10 @@ import msgspec
 
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.admission import Admission, Grant, Wish
-from zerolayer.guard.deadline.booking import Booking, Work
+from zerolayer.guard.deadline.booking import EARLY_NS, Booking, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
-from zerolayer.guard.deadline.tickets import EARLY_NS, Asker
+from zerolayer.guard.deadline.tickets import Asker
 from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
 
@@ -77,12 +77,14 @@ class Running:
 class Simulation:
     """``report_ns`` is how long a report takes to the loop."""
 
+    Calendar, Admission = Calendar, Admission
+
     def __init__(self, slots: int, prices: Prices, seed: int, *, lazy: float = 1.0, reserved: int = 0) -> None:
         self.now = 1_000 * MS
         self.prices = prices
         self.costs = Costs(prices)
-        self.calendar = Calendar(slots, lambda: self.now, self.costs.prices, reserved=reserved)
-        self.admission = Admission(self.calendar, self.costs, lambda: self.now, "in {ms} ms")
+        self.calendar = self.Calendar(slots, lambda: self.now, self.costs.prices, reserved=reserved)
+        self.admission = self.Admission(self.calendar, self.costs, lambda: self.now, "in {ms} ms")
         self.random = random.Random(seed)
         self.lazy = lazy  # share of the price that a step takes at least
         self.done: list[Client] = []
@@ -128,7 +130,7 @@ class Simulation:
             client.refusals.append("busy")
             if (
                 booked is not None
-                and not (booked.soft and booked not in self.calendar._booked)  # it gave way
+                and not (booked.soft and booked not in self.calendar.bookings)  # it gave way
                 and booked.start_ns - EARLY_NS <= self.now <= booked.start_ns + self.calendar.grace_ns
             ):
                 self.broken.append(f"{client.name}: a promise was not kept")
@@ -157,7 +159,7 @@ class Simulation:
         return msgspec.structs.replace(client.limits, end_ns=left, patience_ns=left)
 
     def _come_back(self, client: Client, refusal: SlotsBusy) -> None:
-        booking = next((b for b in self.calendar._booked if b.key == (client.name % 7, client.name)), None)
+        booking = next((b for b in self.calendar.bookings if b.key == (client.name % 7, client.name)), None)
         assert (refusal.ticket is None) == (booking is None or booking.soft)
         if client.late_ns is None or client.tries == 0:
             client.outcome = "away"

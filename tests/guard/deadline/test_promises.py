@@ -4,38 +4,15 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from arrivals import ARRIVALS, PRICES, SLOTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import LIMITS, MS, Client, Simulation, work
 
-from zerolayer.guard.deadline.attendance import Attendance
+from zerolayer.guard.deadline._native import Attendance
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
-
-SLOTS = 4
-
-PRICES = st.builds(
-    lambda step, chunk, reserve, rate: Prices(step * MS, (0, chunk * MS), reserve * MS, rate, (step + chunk) * MS),
-    step=st.integers(1, 10),
-    chunk=st.integers(0, 40),
-    reserve=st.integers(0, 30),
-    rate=st.floats(1.0, 1.5),
-)
-LATENESS = st.one_of(st.none(), st.integers(-5 * MS, 250 * MS), st.just(2 * MS))
-ARRIVALS = st.lists(
-    st.tuples(
-        st.integers(0, 300),  # ms after the one before
-        st.integers(1, 4),  # chunks
-        st.integers(1, 60),  # tokens
-        LATENESS,
-        st.one_of(st.none(), st.integers(1, 60)),  # tokens after which it stops early
-        st.sampled_from([LIMITS, Limits(900 * MS, 250 * MS, 3_000 * MS), Limits(5_000 * MS, 20 * MS, 60_000 * MS)]),
-        st.sampled_from(Tier),
-    ),
-    min_size=1,
-    max_size=60,
-)
 
 
 def _simulate(prices: Prices, arrivals: list[tuple], seed: int, lazy: float, check) -> Simulation:

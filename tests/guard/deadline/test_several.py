@@ -6,7 +6,6 @@ import pytest
 
 from zerolayer.guard.deadline.booking import Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
-from zerolayer.guard.deadline.several import claim_all
 from zerolayer.model.cost import Prices
 
 MS = 1_000_000
@@ -20,23 +19,23 @@ def calendar() -> Calendar:
 
 
 def test_each_answer_has_a_slot_of_its_own(calendar):
-    assert len(set(claim_all(calendar, WORK, RELAXED, 3))) == 3
+    assert len(set(calendar.claim_all(WORK, RELAXED, 3))) == 3
     assert calendar.free == 1
 
 
 def test_too_few_free_slots_are_none(calendar):
-    claim_all(calendar, WORK, RELAXED, 2)
-    assert claim_all(calendar, WORK, RELAXED, 3) == []
+    calendar.claim_all(WORK, RELAXED, 2)
+    assert calendar.claim_all(WORK, RELAXED, 3) == []
     assert calendar.free == 2
 
 
 def test_when_the_last_one_does_not_fit_all_are_given_back(calendar):
     chunk = Work(4, 4 * MS, MS, 1)  # four chunks each: the third one's come too late for its first token
     hurried = Terms(0, 16 * MS, 1_000 * MS, 10_000 * MS)
-    assert len(claim_all(calendar, chunk, hurried, 1)) == 1
+    assert len(calendar.claim_all(chunk, hurried, 1)) == 1
     calendar.release(calendar.slots - 4)
     before = calendar.free
-    assert claim_all(calendar, chunk, hurried, 4) == []
+    assert calendar.claim_all(chunk, hurried, 4) == []
     assert calendar.free == before
     assert calendar.is_feasible()
 
@@ -50,7 +49,7 @@ def test_a_refusal_takes_nothing_from_what_is_booked(calendar):
         calendar.release(slot)
     spare = booking.spare_ns
     chunk = Work(4, 4 * MS, MS, 1)
-    assert claim_all(calendar, chunk, Terms(0, 16 * MS, 1_000 * MS, 10_000 * MS), 4) == []
+    assert calendar.claim_all(chunk, Terms(0, 16 * MS, 1_000 * MS, 10_000 * MS), 4) == []
     assert booking.spare_ns == spare
 
 

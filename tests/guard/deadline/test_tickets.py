@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from zerolayer.guard.deadline._native import Tickets
 from zerolayer.guard.deadline.booking import Booking, Terms, Work
-from zerolayer.guard.deadline.tickets import Asker, Tickets
+from zerolayer.guard.deadline.tickets import Asker, read_asker
 
 MS = 1_000_000
 START = 100 * MS
@@ -13,7 +16,7 @@ RETRY, FIRST, SILENT = Asker("a", retry=True), Asker("a", retry=False), Asker("a
 
 
 def _tickets(*starts: int, asker: Asker = FIRST) -> Tickets:
-    tickets = Tickets(250 * MS)
+    tickets = Tickets(250 * MS, os.urandom)
     for start in starts:
         booking = Booking(start, 0, Work(1, 0, 0, 1), Terms(0, 0, 0, 0), 1, 0, 0, 0)
         tickets.add(booking, asker, "body")
@@ -53,7 +56,7 @@ def test_equal_requests_are_a_multiset():
 def test_a_ticket_tells_nothing_about_the_next_one():
     """Whoever shares an address, as behind one proxy, might else give back what others wait for."""
     tickets = _tickets(START, START + 5 * MS)
-    first, second = (booking.ticket for booking in tickets)
+    first, second = (booking.ticket for booking in tickets.all())
     assert first[:4] != second[:4]
     assert len(first) == len(second) == 12
 
@@ -81,3 +84,19 @@ def test_bookings_of_one_sender_are_at_least_five_milliseconds_apart():
 
 def test_who_reads_whole_seconds_is_booked_on_a_whole_second_after_now():
     assert _tickets().spaced(Asker("a", reads_ms=False), 300 * MS, 400 * MS) == 1_300 * MS
+
+
+GRPC = {b"content-type": b"application/grpc", b"grpc-previous-rpc-attempts": b"4"}
+STOCK = {b"x-stainless-retry-count": b"2"}
+
+
+@pytest.mark.parametrize("also", [{}, STOCK, GRPC])
+@pytest.mark.parametrize(("count", "retry"), [(b"0", False), (b"00", False), (b"1", True), (b"12", True)])
+def test_our_own_count_says_who_has_waited_and_never_that_nobody_comes_again(count, retry, also):
+    asker = read_asker(also | {b"x-zl-retry-count": count}, "a", "")
+    assert (asker.retry, asker.last, asker.reads_ms) == (retry, False, True)
+
+
+@pytest.mark.parametrize("count", [b"", b"-1", b"one"])
+def test_a_count_that_is_none_says_nothing(count):
+    assert read_asker({b"x-zl-retry-count": count}, "a", "").retry is None

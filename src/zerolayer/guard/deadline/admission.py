@@ -1,37 +1,34 @@
 """One decision for one request: it starts now, it redeems its booking, or it is refused with what comes next.
 
 Check and reservation are one step. No waiting list: whoever is not started is answered, with one exception, a booked
-client that comes a moment early or finds its slot not quite free; it holds a promise and is held for moments.
+client that comes a moment early or finds its slot not quite free; it holds a promise and is held for moments. The
+decisions are ``native/deadline_admission.hpp``'s, together with the calendar; here they are told and counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from functools import partial
+import os
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from zerolayer.contract import Contract
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
-from zerolayer.guard.deadline.attendance import Attendance
+from zerolayer.guard.deadline import _native
 from zerolayer.guard.deadline.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.guard.deadline.limits import Limits
-from zerolayer.guard.deadline.several import claim_all
-from zerolayer.guard.deadline.tickets import EARLY_NS, Asker, Tickets
-from zerolayer.model.cost import CostTable
+from zerolayer.guard.deadline.tickets import Asker, Name
+from zerolayer.model.cost import CostTable, Prices
 from zerolayer.observe.promises import Promises
 from zerolayer.wire.schema import Tier
 
 _NS_PER_MS: Final = 1_000_000
-_BOOKED_SHARE: Final = 0.5  # of all slot time up to the horizon: bookings must not starve whoever just comes
-_BOOKED_A_SLOT: Final = 3
-_A_SENDER: Final = 0.75  # of all bookings at most, while others hold some too
-_FLEX_SHARE: Final = 0.5  # of all bookings at most, and it leaves an eighth of the slots to others
 _FLEX_LEAVES: Final = 8
-_IN_A_ROW: Final = 16  # bookings, then one start is left for who just comes
+_GRANTED, _HELD, _BUSY, _INFEASIBLE = 0, 1, 2, 4  # Kind in native/deadline_admission.hpp; 3 is beyond the horizon
+_NEEDS: Final = ("the first token takes at least", "the answer takes at least", "each token takes at least")
 _ROOM: Final = 1.5  # of what is promised over what was seen, where the contract asks for more than the machine has
 
 
@@ -46,7 +43,7 @@ class Wish(msgspec.Struct, frozen=True):
     promised: Work
     limits: Limits
     tier: Tier
-    key: Hashable  # route and body
+    key: Name  # route and body
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -70,17 +67,43 @@ class Admission:
     ) -> None:
         self.calendar = calendar
         self.drafts = DraftSlot(calendar.slots, clock_ns)
-        self.attendance = Attendance()
-        self.heard_ns: int | None = None  # whoever came before that has been asked for; None: whoever has come
-        self.tickets = Tickets(calendar.grace_ns)
+        self._core = _native.Admission(calendar.core(), os.urandom)
+        self.attendance = self._core.attendance
+        self.tickets = self._core.tickets
         self._promises = promises or Promises()
         self._cost = cost
         self._clock_ns = clock_ns
         self._message = message
         self._last_border = 0
-        self._told_ns = 0  # for whom nothing is held, not before that
-        self._in_a_row = 0  # bookings since somebody started without one, or could have
-        self._most = _BOOKED_A_SLOT * calendar.slots
+        self._promised_at: Prices | None = None  # the last answer of ``promised``, and to what
+        self._promised_of = self._promised = Limits(0, 0, 0)
+
+    @property
+    def heard_ns(self) -> int | None:
+        """Whoever came before that has been asked for; None: whoever has come."""
+        return self._core.heard_ns
+
+    @heard_ns.setter
+    def heard_ns(self, heard_ns: int | None) -> None:
+        self._core.heard_ns = heard_ns
+
+    @property
+    def told_ns(self) -> int:
+        """For whom nothing is held, not before that."""
+        return self._core.told_ns
+
+    @told_ns.setter
+    def told_ns(self, told_ns: int) -> None:
+        self._core.told_ns = told_ns
+
+    @property
+    def ends_soon(self) -> bool:
+        """Whether somebody who runs has only its last tokens before it: booked clients who can wait for it are held."""
+        return self._core.ends_soon
+
+    @ends_soon.setter
+    def ends_soon(self, ends_soon: bool) -> None:
+        self._core.ends_soon = ends_soon
 
     def promised(self, contract: Limits) -> Limits:
         """The contract's limits, as far as this machine can keep them: for requests that set none of their own.
@@ -89,45 +112,39 @@ class Admission:
         good: what is refused is never measured again.
         """
         prices = self._cost.prices()
+        if prices is self._promised_at and contract is self._promised_of:
+            return self._promised
+        self._promised_at, self._promised_of = prices, contract
         gap_ns = int(prices.stall_ns * _ROOM)
-        chunk_ns = (JOIN_STEPS + 1) * prices.step_ns + prices.chunk_ns[
-            -1
-        ]  # of a prompt of one chunk, before others join
-        first_ns = int((max(prices.stall_ns, chunk_ns) + prices.reserve_ns) * _ROOM)
+        lone_ns = (JOIN_STEPS + 1) * prices.step_ns + prices.chunk_ns[-1]  # a prompt of one chunk, before others join
+        first_ns = int((max(prices.stall_ns, lone_ns) + prices.reserve_ns) * _ROOM)
         if gap_ns <= contract.per_token_ns and first_ns <= contract.first_token_ns:
-            return contract
-        return Limits(max(first_ns, contract.first_token_ns), max(gap_ns, contract.per_token_ns), contract.end_ns)
+            self._promised = contract
+        else:
+            first_ns, gap_ns = max(first_ns, contract.first_token_ns), max(gap_ns, contract.per_token_ns)
+            self._promised = Limits(first_ns, gap_ns, contract.end_ns)
+        return self._promised
 
     def ask(self, wish: Wish, asker: Asker) -> Grant | Booking:
         """A grant, or the redeemed booking of a client that is to be held until ``resume`` gives the grant.
 
         Raises ``SlotsBusy``, ``BeyondHorizon`` (429) and ``Infeasible`` (422).
         """
+        self.calendar.core()  # has the prices of now
         now = self._clock_ns()
-        self.sweep(now)
-        urgent = wish.tier is Tier.PRIORITY
-        booking = self.tickets.match(asker, wish.key, now, self._heard_ns(now))
-        terms = _terms(wish.limits, now, urgent=urgent)
-        if booking is not None:
-            if booking.start_ns - EARLY_NS <= now:
-                self._promises.came(now - booking.start_ns)
-                return self._redeem(booking, terms, now)
-            self._promises.booking("early")
-        elif (why := self._never(wish)) is not None:
-            raise why
-        elif self.tickets.comes_late(asker, wish.key):
-            self._promises.booking("late")
-        slot = self._claim(wish, terms)
-        if slot >= 0:
-            self.began_unbooked()
-            if booking is not None:
-                self.void(booking)
-            return Grant(slot, terms.due_ns)
-        raise self._refusal(wish, asker, terms, now) if booking is None else self._busy(booking.start_ns, now, booking)
-
-    def began_unbooked(self) -> None:
-        """Somebody who just came has started."""
-        self._in_a_row = 0
+        answer = self._core.ask(wish, asker, now)
+        kind = answer.kind
+        if kind == _BUSY and not answer.counts:
+            raise self._busy(answer.start_ns, now, answer.ticket)
+        if answer.counts:
+            self._count(answer)
+        if kind == _GRANTED:
+            return Grant(answer.slot, answer.due_ns, booked=answer.booked)
+        if kind == _HELD and answer.booking is not None:
+            return answer.booking
+        if kind == _INFEASIBLE:
+            raise _infeasible(answer)
+        raise self._refusal(answer, now)
 
     def ask_several(self, wish: Wish, count: int) -> list[int]:
         """``count`` slots from now on, for the same work each; all or none, and nothing is booked.
@@ -136,8 +153,10 @@ class Admission:
         """
         now = self._clock_ns()
         self.sweep(now)
-        if (why := self._never(wish)) is not None:
-            raise why
+        calendar = self.calendar
+        calendar.core()  # has the prices of now
+        if (why := self._core.never(wish)).kind == _INFEASIBLE:
+            raise _infeasible(why)
         stall_ns = self._cost.prices().stall_ns
         if wish.limits.per_token_ns < stall_ns:
             raise Infeasible(
@@ -146,12 +165,11 @@ class Admission:
                 param="n",
             )
         terms = _terms(wish.limits, now, urgent=wish.tier is Tier.PRIORITY)
-        left = self.calendar.free - count
         slots = []
-        if wish.tier is not Tier.FLEX or left >= self.calendar.slots // _FLEX_LEAVES:
-            slots = claim_all(self.calendar, wish.most, terms, count)
+        if wish.tier is not Tier.FLEX or calendar.free - count >= calendar.slots // _FLEX_LEAVES:
+            slots = calendar.claim_all(wish.most, terms, count)
             if not slots and wish.least.chunks < wish.most.chunks:
-                slots = claim_all(self.calendar, wish.least, terms, count)
+                slots = calendar.claim_all(wish.least, terms, count)
         if not slots:
             raise self.refuse_several(wish, count)
         return slots
@@ -162,21 +180,17 @@ class Admission:
         start_ns = self.calendar.tell(wish.least, _terms(wish.limits, now, urgent=False))
         if start_ns is None:
             return BeyondHorizon("the slots cannot start this request in time; give it more time, or send it later")
-        return self._busy(max(start_ns, now + self.calendar.next_open_ms(count) * _NS_PER_MS), now)
+        return self._busy(max(start_ns, now + self.calendar.next_open_ms(count) * _NS_PER_MS), now, "")
 
     def resume(self, booking: Booking) -> Grant | None:
         """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
-        now = self._clock_ns()
-        if now < booking.start_ns:
-            return None
-        self.sweep(now)
-        slot = self.calendar.redeem(booking)
+        self.calendar.core()  # has the prices of now
+        slot, no_shows = self._core.resume(booking, self._clock_ns())
+        self._missed(no_shows)
         if slot < 0:
             return None
-        self.tickets.remove(booking)
-        self.attendance.came(booking.credential)
         self._promises.booking("kept")
-        return Grant(slot, booking.terms.due_ns, booked=True)
+        return Grant(slot, booking.due_ns, booked=True)
 
     def broken(self) -> None:
         """A client came in time for its booking and was not served."""
@@ -184,18 +198,15 @@ class Admission:
 
     def refuse_longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:
         """The refusal of a request whose true length does not fit after all; its slot is released already."""
+        self.calendar.core()  # has the prices of now
         now = self._clock_ns()
-        try:
-            return self._refusal(wish, asker, _terms(wish.limits, now, urgent=False), now)
-        except BeyondHorizon as refusal:
-            return refusal
+        return self._refusal(self._core.refuse_longer(wish, asker, now), now)
 
     def void(self, booking: Booking) -> None:
         """Its client has gone, or was served without it."""
-        self.calendar.void(booking)
-        self.tickets.remove(booking)
+        self._core.void(booking)
 
-    def give_back(self, ticket: str, credential: Hashable) -> None:
+    def give_back(self, ticket: str, credential: Name) -> None:
         """Its client will not come; nothing where ``credential`` holds no such booking, or has come already."""
         booking = self.tickets.of_ticket(ticket, credential)
         if booking is not None:
@@ -203,15 +214,7 @@ class Admission:
 
     def sweep(self, now_ns: int) -> None:
         """Void what nobody came for."""
-        for booking in self.calendar.overdue(self._heard_ns(now_ns)):
-            self.attendance.stayed_away(booking.credential)
-            self.calendar.void(booking)
-            self.tickets.lapse(booking)
-        for _ in range(self.tickets.forget(now_ns)):
-            self._promises.booking("no_show")
-
-    def _heard_ns(self, now_ns: int) -> int:
-        return now_ns if self.heard_ns is None else min(now_ns, self.heard_ns)
+        self._missed(self._core.sweep(now_ns))
 
     def on_step(
         self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_slot: int, prefill_tokens: int
@@ -226,89 +229,40 @@ class Admission:
         """The engine has no work left: the next step does not follow on the last one."""
         self._last_border = 0
 
-    def _claim(self, wish: Wish, terms: Terms) -> int:
-        """A slot at once, or -1. Nothing is held against somebody who is here for somebody who may not come."""
-        calendar, work = self.calendar, wish.most
-        if not calendar.free:
-            return -1
-        if wish.tier is Tier.FLEX and calendar.free <= calendar.slots // _FLEX_LEAVES:
-            return -1
-        slot = calendar.claim(work, terms)
-        if slot < 0 and wish.least.chunks < work.chunks:
-            work = wish.least
-            slot = calendar.claim(work, terms)
-        if slot < 0 and (yielding := calendar.in_the_way(work, terms)):
-            for booking in yielding:
-                self.void(booking)
-            slot = calendar.claim(work, terms)
-        return slot
-
-    def _redeem(self, booking: Booking, terms: Terms, now: int) -> Grant | Booking:
-        booking.terms = terms
-        booking.held = True
-        if now >= booking.start_ns and (grant := self.resume(booking)) is not None:
-            return grant
-        return booking
-
-    def _refusal(self, wish: Wish, asker: Asker, terms: Terms, now: int) -> SlotsBusy:
-        """Book, or else tell a time. Raises ``BeyondHorizon``."""
-        calendar, reads = self.calendar, partial(self.tickets.spaced, asker, now)
-        soft = not self.attendance.trusts(asker.credential)
-        booking, gap = None, self._in_a_row >= _IN_A_ROW
-        if self._may_book(wish, asker, soft=soft):
-            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap)
-        if booking is not None:
-            self._in_a_row = 0 if gap else self._in_a_row + 1
-            self.tickets.add(booking, asker, wish.key)
-            return self._busy(booking.start_ns, now, booking)
-        told_ns = None
-        behind = 0 if asker.retry else self._told_ns  # who has waited already is not sent to the end
-        if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold
-            told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, behind)))
-        if told_ns is None:
-            raise BeyondHorizon(
-                "all slots are busy, and none can start this request in time; give it more time, or send it later"
-            )
-        if not asker.last and not asker.retry:  # the next one is told a later time, as slots come free one by one
-            typical_ns = wish.promised.typical_ns(self._cost.prices(), calendar.slots - 1)
-            self._told_ns = told_ns + typical_ns // calendar.slots
-        return self._busy(told_ns, now)
-
-    def _may_book(self, wish: Wish, asker: Asker, *, soft: bool) -> bool:
-        """Whether a slot may be held for this sender, beside all that is booked."""
-        calendar, tickets = self.calendar, self.tickets
-        most = (_FLEX_SHARE if wish.tier is Tier.FLEX else 1.0) * self._most
-        if len(calendar.bookings) >= most and not soft and (last := calendar.last_soft()) is not None:
-            self.void(last)
-        if asker.last or len(calendar.bookings) >= most:
-            return False
-        mine = tickets.of(asker.credential)
-        return calendar.booked_ns < _BOOKED_SHARE * calendar.slots * calendar.horizon_ns and (
-            mine < max(1.0, _A_SENDER * most) or mine == len(tickets)
+    def _refusal(self, answer: _native.Answer, now: int) -> SlotsBusy | BeyondHorizon:
+        if answer.kind == _BUSY:
+            return self._busy(answer.start_ns, now, answer.ticket)
+        return BeyondHorizon(
+            "all slots are busy, and none can start this request in time; give it more time, or send it later"
         )
 
-    def _busy(self, start_ns: int, now: int, booking: Booking | None = None) -> SlotsBusy:
+    def _busy(self, start_ns: int, now: int, ticket: str) -> SlotsBusy:
         wait_ms = max(1, -(-(start_ns - now) // _NS_PER_MS))
-        ticket = None if booking is None or booking.soft else booking.ticket
-        return SlotsBusy(self._message, retry_after_ms=wait_ms, ticket=ticket)
+        return SlotsBusy(self._message, retry_after_ms=wait_ms, ticket=ticket or None)
 
-    def _never(self, wish: Wish) -> Infeasible | None:
-        """The refusal of what could not be in time on an engine that does nothing else, at typical speed."""
-        prices, work, limits = self._cost.prices(), wish.least, wish.limits
-        rate = prices.rate
-        first = (work.chunks * prices.step_ns + work.chunk_ns) / rate
-        end = first + max(0, work.tokens - 1) * prices.step_ns / rate
-        for needed, limit, what in (
-            (first, limits.first_token_ns, "the first token takes at least"),
-            (end, limits.end_ns, "the answer takes at least"),
-            (prices.step_ns / rate, limits.per_token_ns, "each token takes at least"),
-        ):
-            if needed > limit:
-                return Infeasible(
-                    f"{what} {needed / _NS_PER_MS:.0f} ms on an idle server, and the request allows "
-                    f"{limit / _NS_PER_MS:.0f} ms; give it more time, shorten the prompt or lower max_tokens"
-                )
-        return None
+    def _count(self, answer: _native.Answer) -> None:
+        """What the decision says about bookings, for whoever watches."""
+        promises = self._promises
+        self._missed(answer.no_shows)
+        if answer.came_ns is not None:
+            promises.came(answer.came_ns)
+        if answer.booked:
+            promises.booking("kept")
+        if answer.early:
+            promises.booking("early")
+        if answer.late:
+            promises.booking("late")
+
+    def _missed(self, no_shows: int) -> None:
+        for _ in range(no_shows):
+            self._promises.booking("no_show")
+
+
+def _infeasible(answer: _native.Answer) -> Infeasible:
+    return Infeasible(
+        f"{_NEEDS[answer.needs]} {answer.needed_ns / _NS_PER_MS:.0f} ms on an idle server, and the request allows "
+        f"{answer.limit_ns / _NS_PER_MS:.0f} ms; give it more time, shorten the prompt or lower max_tokens"
+    )
 
 
 def _terms(limits: Limits, now: int, *, urgent: bool) -> Terms:

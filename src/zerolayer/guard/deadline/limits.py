@@ -26,9 +26,20 @@ _UNSET: Final = frozenset({b"NOT_GIVEN", b"None"})  # as Python's SDKs print a t
 _NUMBER: Final = re.compile(rb"-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)
 _GRPC: Final = re.compile(rb"(-?[0-9]{1,8})([HMSmun])")
 _GRPC_MS: Final = {b"H": 3_600_000.0, b"M": 60_000.0, b"S": 1000.0, b"m": 1.0, b"u": 1e-3, b"n": 1e-6}
-_GO: Final = re.compile(rb"-?(?:[0-9]{1,18}(?:\.[0-9]{1,18})?(?:ns|us|\xc2\xb5s|ms|s|m|h))+")
+_GO: Final = re.compile(rb"-?(?:[0-9]{1,18}(?:\.[0-9]{1,18})?(?:ns|us|\xc2\xb5s|ms|s|m|h)){1,16}")
 _GO_PART: Final = re.compile(rb"([0-9.]+)(ns|us|\xc2\xb5s|ms|s|m|h)")
 _GO_MS: Final = {b"h": 3_600_000.0, b"m": 60_000.0, b"s": 1000.0, b"ms": 1.0, b"us": 1e-3, b"\xc2\xb5s": 1e-3}
+_SOURCES: Final = (
+    b"x-stainless-read-timeout",
+    b"x-stainless-timeout",
+    b"x-zl-deadline-ms",
+    b"grpc-timeout",
+    b"x-slo-ttft-ms",
+    b"x-llm-d-slo-ttft-ms",
+    b"x-llm-d-inference-ttl",
+    b"x-slo-tpot-ms",
+    b"x-llm-d-slo-tpot-ms",
+)
 # Clients of gRPC round their deadline up, by at most this much in measurements.
 _GRPC_SHARE, _GRPC_MARGIN_MS = 0.98, 1.0
 
@@ -76,6 +87,13 @@ def read_limits(get: Get, *, deadline_ms: float | None, stream: bool, contract: 
     Raises ``InvalidRequest`` for what cannot be read, ``DeadlineExpired`` for a limit of zero or less: it has passed,
     and must never be taken for the most urgent one.
     """
+    return _read(tuple([get(name) for name in _SOURCES]), deadline_ms, stream, contract)
+
+
+@lru_cache(256)
+def _read(values: tuple[bytes | None, ...], deadline_ms: float | None, stream: bool, contract: Limits) -> Limits:
+    """``values`` are those of ``_SOURCES``. Clients have few ways to say how long they wait, and say it every time."""
+    get = dict(zip(_SOURCES, values, strict=True)).get
     read_timeout = _seconds(get, b"x-stainless-read-timeout")
     own = _smallest(deadline_ms, _milliseconds(get, b"x-zl-deadline-ms"), _grpc(get))
     end = _smallest(own, _seconds(get, b"x-stainless-timeout"), None if stream else read_timeout)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from operator import attrgetter
 
-from zerolayer.guard.deadline.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
-from zerolayer.guard.deadline.chains import begun_within, disturbed, disturbed_end
-from zerolayer.guard.deadline.occupants import Occupants
+from specification.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
+from specification.chains import begun_within, disturbed, disturbed_end
+from specification.occupants import Occupants
 from zerolayer.model.cost import Prices
 
 _START = attrgetter("start_ns")

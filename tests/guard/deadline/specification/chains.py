@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zerolayer.guard.deadline.booking import NEVER, Booking
+from specification.booking import NEVER, Booking
 
 _LATE_NS = 5_000_000
 

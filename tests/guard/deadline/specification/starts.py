@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Callable
 from operator import attrgetter
 
-from zerolayer.guard.deadline.agenda import Agenda
-from zerolayer.guard.deadline.booking import NEVER, Booking, Terms, Work
-from zerolayer.guard.deadline.occupants import Occupants
+from specification.agenda import Agenda
+from specification.booking import NEVER, Booking, Terms, Work
+from specification.occupants import Occupants
 from zerolayer.model.cost import Prices
 
 _START = attrgetter("start_ns")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from operator import attrgetter
 
-from zerolayer.guard.deadline.booking import NEVER, Booking
-from zerolayer.guard.deadline.bounds import Bounds
-from zerolayer.guard.deadline.chains import latest
-from zerolayer.guard.deadline.demands import Demands
-from zerolayer.guard.deadline.occupants import Occupants
+from specification.booking import NEVER, Booking
+from specification.bounds import Bounds
+from specification.chains import latest
+from specification.demands import Demands
+from specification.occupants import Occupants
 
 _START = attrgetter("start_ns")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerolayer.guard.deadline.booking import JOIN_STEPS, NEVER, Terms, Work
+from specification.booking import JOIN_STEPS, NEVER, Terms, Work
 from zerolayer.model.cost import Prices
 
 _NO_CHUNKS = (0, 0, 0)
@@ -106,21 +106,9 @@ class Occupants:
         if not last:
             return 0
         left = last - self.steps
-        waiting = min(self.pending_ns, left * prices.chunk_ns[-1]) if prices.chunk_ns[-1] else self.pending_ns
+        waiting = min(self.pending_ns, max(0, left) * prices.chunk_ns[-1]) if prices.chunk_ns[-1] else self.pending_ns
         return base_ns + prices.reserve_ns + left * prices.step_ns + waiting
 
     def ends(self, base_ns: int, prices: Prices) -> list[int]:
         """The bound of each slot's end without bookings, 0 where it is free. Steps are counted from ``base_ns``."""
-        step, pending = prices.step_ns, self.pending_ns
-        done, chunk = self.done, prices.chunk_ns[-1]
-        if self.unconfirmed:
-            done = list(done)
-            for slot in self.unconfirmed:
-                done[slot] = self.steps + self.left(slot)
-        steps = self.steps
-        origin = base_ns + prices.reserve_ns - steps * step
-        if not pending or not chunk:
-            return [origin + pending + d * step if d else 0 for d in done]
-        # Of the chunks that wait, at most as many can hold a request up as it has steps left.
-        enough = steps - (-pending // chunk)
-        return [origin + d * step + (pending if d >= enough else (d - steps) * chunk) if d else 0 for d in done]
+        return [self.end(slot, base_ns, prices) for slot in range(len(self.done))]

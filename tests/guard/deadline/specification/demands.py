@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zerolayer.guard.deadline.booking import NEVER, Booking, Kin, Margin
-from zerolayer.guard.deadline.chains import grown_run_ns, run_ns
+from specification.booking import NEVER, Booking, Kin, Margin
+from specification.chains import grown_run_ns, run_ns
 
 _UNBOOKED_SHARE = 8
 _DIGITS = 4  # binary ones of a reach: rounding up costs at most an eighth
@@ -66,7 +66,7 @@ class Demands:
         # unbooked. Whoever follows in the slot starts later by that; where prompts take much of the time, one must do.
         some, most = (
             others // _UNBOOKED_SHARE,
-            others + (self._slots - 1) * booking.work.chunk_ns * (kin.reach // steps),
+            others + (self._slots - 1) * booking.work.chunk_ns * (kin.reach // max(1, steps)),
         )
         expected = min(most, max(others, booking.typical_ns))
         spare = min(max(0, expected - load) + some, room * 2 // 3)

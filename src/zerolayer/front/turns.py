@@ -1,0 +1,101 @@
+"""What has come is decided before what was admitted is begun.
+
+To begin an admitted request costs the loop as much as several refusals, and once the engine has work it takes the cores
+that the loop needs to read whoever came along. So an admitted request begins when the loop has looked at its sockets
+and found neither a new connection nor a new request; one begins per turn. Its slot is held meanwhile. An engine that
+runs waits for nobody: with the end of a step all begin, and what the calendar counts in steps stays true. Nor is
+anybody held up for longer than ``PATIENCE_NS`` by those who never stop coming.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+PATIENCE_NS: Final = 20_000_000
+_UNKNOWN: Final = -1  # how many have come is not known before the loop has looked
+
+CallSoon = Callable[[Callable[[], None]], object]
+
+
+class Leaving(Protocol):
+    """Somebody whose client may go."""
+
+    on_gone: Callable[[], None] | None
+
+    def defect(self, error: Exception) -> None:
+        """The server's own code failed on this request."""
+
+
+class _Admitted(msgspec.Struct, eq=False):
+    exchange: Leaving
+    begin: Callable[[], None] | None  # None: its client has gone
+    since_ns: int
+
+
+class Turns:
+    """Of one service. All methods run on the loop; ``call_soon`` is the loop's, and runs what it gets after a look.
+
+    | who waits | the last look | a turn of the loop | the end of a step |
+    |---|---|---|---|
+    | nobody | | is the last one | |
+    | somebody | was not yet, or somebody came | looks again; who has waited for too long begins | all begin |
+    | somebody | nobody came | the first one begins | all begin |
+    """
+
+    def __init__(self, clock_ns: Callable[[], int], call_soon: CallSoon | None = None) -> None:
+        self.came = 0  # requests and connections so far; whoever reads one adds it
+        self._clock_ns = clock_ns
+        self._call_soon = call_soon
+        self._waiting: deque[_Admitted] = deque()
+        self._known = _UNKNOWN  # how many had come at the last look
+        self._turning = False  # a turn is to come
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin_later(self, exchange: Leaving, begin: Callable[[], None], leave: Callable[[], None]) -> None:
+        """Call ``begin`` in its turn, or ``leave`` where the client goes before that."""
+        admitted = _Admitted(exchange, begin, self._clock_ns())
+        exchange.on_gone = partial(self._gone, admitted, leave)
+        self._waiting.append(admitted)
+        if not self._turning:
+            self._known = _UNKNOWN
+            self._again()
+
+    def step_ended(self) -> None:
+        """The engine runs."""
+        while self._waiting:
+            self._begin(self._waiting.popleft())
+
+    def _again(self) -> None:
+        self._turning = True
+        call_soon = self._call_soon or asyncio.get_running_loop().call_soon
+        call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turning = False
+        waiting, came = self._waiting, self.came
+        if waiting and (came == self._known or self._clock_ns() - waiting[0].since_ns >= PATIENCE_NS):
+            self._begin(waiting.popleft())
+        self._known = came
+        if waiting:
+            self._again()
+
+    def _begin(self, admitted: _Admitted) -> None:
+        if admitted.begin is None:
+            return
+        admitted.exchange.on_gone = None
+        try:
+            admitted.begin()
+        except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
+            admitted.exchange.defect(error)
+
+    def _gone(self, admitted: _Admitted, leave: Callable[[], None]) -> None:
+        admitted.begin = None
+        leave()

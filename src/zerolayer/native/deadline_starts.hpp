@@ -1,0 +1,169 @@
+// When a booking can start: the earliest time that suits it, what runs, and all that is booked already.
+//
+// A start is planned for when its slot is typically free. Its client can be held until the slot is, for as long as its own limits allow; where
+// the bound of that time is further away, the start is later.
+#pragma once
+
+#include <functional>
+
+#include "deadline_agenda.hpp"
+
+namespace zl::deadline {
+
+// Moves a start to the next one that the client can be told.
+using Spaced = std::function<Ns(Ns)>;
+
+// What one decision rests on. `base_ns` is where the count of steps begins; `busy`: the engine has work.
+struct Moment {
+  Ns now_ns, base_ns;
+  Prices prices;
+  bool busy;
+};
+
+// Reads occupants and agenda; books only what it was told to.
+class Starts {
+ public:
+  Starts(int slots, const Occupants& occupants, Agenda& agenda, Ns grace_ns, Ns horizon_ns, int reserved)
+      : slots_(slots), reserved_(reserved), occupants_(occupants), agenda_(agenda), grace_ns_(grace_ns), horizon_ns_(horizon_ns) {}
+
+  // A booking with the earliest start, in the agenda; none when it would be beyond horizon or patience.
+  //
+  // `gap`: as much time as it takes itself is left before it, and somebody without a booking can run then, or a moment longer.
+  Held book(const Work& work, const Terms& terms, const Moment& at, const Spaced& spaced, bool soft, bool gap) {
+    const Prices& prices = at.prices;
+    const Ns plain = work.need_ns(prices);
+    const auto booking = std::make_shared<Booking>(0, -1, work, terms, work.steps(), work.typical_ns(prices, slots_ - 1), plain,
+                                                   work.weight_ns(prices), soft);
+    const Ns bound = earliest(*booking, at);
+    if (bound == kNever) return nullptr;
+    Spares spares;
+    if (!agenda_.demands.set_aside(*booking, terms.end_ns - plain, terms.first_token_ns - work.first_ns(prices), spares)) return nullptr;
+    if (!agenda_.demands.bear(*booking)) return nullptr;
+    const Ns longest = booking->hold_ns;
+    // When it must begin, however long its client may be held; chunks that wait now are in nobody's spare.
+    const Ns begun_ns = terms.patience_ns - booking->need_ns - waiting_ns(prices);
+    if (bound > begun_ns) return nullptr;
+    booking->start_ns = std::max(booking->start_ns + (gap ? booking->typical_ns * kGap / 8 : 0), bound - longest);
+    booking->strict = terms.per_token_ns < prices.stall_ns;
+    const Ns last = std::min(at.now_ns + horizon_ns_, begun_ns), distance = booking->typical_ns * 3 / (4 * slots_);
+    for (int round = 0; round < kRounds; round++) {
+      const Ns free_from = apart(booking->start_ns, distance), wanted = spaced ? spaced(free_from) : free_from;
+      booking->start_ns = wanted;
+      const Ns moved = undisturbed(*booking, spares.first_spare_ns, at);
+      if (moved > last) return nullptr;
+      if (moved == wanted) {
+        const Ns free = gap ? std::max(bound, moved + booking->need_ns - booking->typical_ns * (kGap - kWaits) / 8) : bound;
+        booking->hold_ns = std::max<Ns>(0, std::min({longest, free - moved, begun_ns - moved}));
+        booking->waits_ns = gap ? booking->typical_ns * kWaits / 8 : 0;
+        agenda_.add(booking);
+        agenda_.demands.add(*booking, spares);
+        return booking;
+      }
+      booking->start_ns = moved;
+    }
+    return nullptr;
+  }
+
+  // When all that is booked is typically over and a slot is free. Nothing is held then, and nothing promised.
+  //
+  // -1 when that is beyond horizon or patience, or when its limits leave no room even on an idle engine.
+  Ns tell(const Work& work, const Terms& terms, const Moment& at, const Spaced& spaced) {
+    const Prices& prices = at.prices;
+    const Ns need = work.need_ns(prices), first_room = terms.first_token_ns - work.first_ns(prices);
+    Booking wanted(0, -1, work, terms, work.steps(), work.typical_ns(prices, slots_ - 1), need, work.weight_ns(prices));
+    if (earliest(wanted, at) == kNever || need > terms.end_ns || first_room < 0) return -1;
+    wanted.start_ns = std::max(wanted.start_ns, agenda_.over_ns());
+    const Ns last = std::min(at.now_ns + horizon_ns_, terms.patience_ns - need);
+    for (int round = 0; round < kRounds; round++) {
+      Ns moved = undisturbed(wanted, first_room, at);
+      if (spaced) moved = spaced(moved);
+      if (moved > last) return -1;
+      if (moved == wanted.start_ns) return moved;
+      wanted.start_ns = moved;
+    }
+    return -1;
+  }
+
+ private:
+  static constexpr Ns kGap = 10, kWaits = 1;  // eighths of a service: the time that is left for who comes without a booking, and may be passed
+  static constexpr int kRounds = 24;          // of looking for a start that suits everybody
+  static constexpr Ns kSoonNs = 1'000'000;
+  static constexpr Ns kLeadShare = 12;  // starts lie that part of a service early: to be held for a moment costs less than a slot at rest
+
+  // Gives a booking the slot that can take one more first, and a start.
+  //
+  // Returns when it must be possible to begin at the latest; never when no slot is for it.
+  Ns earliest(Booking& booking, const Moment& at) const {
+    const int first = booking.terms.urgent ? 0 : reserved_;
+    if (first >= slots_) return kNever;
+    const Prices& prices = at.prices;
+    const Ns base = at.base_ns;
+    const double rate = prices.rate;
+    const double origin = double(base) - double(base + prices.reserve_ns) / rate;  // typical ends lie on a line through the bounds
+    const auto opening = std::min_element(agenda_.opens.begin() + first, agenda_.opens.end());
+    const auto tail = std::min_element(agenda_.tails.begin() + first, agenda_.tails.end());
+    int slot = -1;
+    Ns bound = kNever;
+    if (*opening != kNever) {
+      slot = int(opening - agenda_.opens.begin());
+      bound = agenda_.bounds.end(slot);
+    }
+    if (bound && above(origin + double(bound) / rate, *tail)) {
+      slot = int(tail - agenda_.tails.begin());
+      bound = agenda_.bounds.end(slot);
+    }
+    const int64_t wait = agenda_.not_before[slot] - occupants_.steps;
+    if (wait > 0 && at.busy) bound = std::max(bound, base + prices.reserve_ns + wait * prices.step_ns + occupants_.pending_ns);
+    Ns start = at.now_ns + kSoonNs;
+    const Ns lead = booking.typical_ns / kLeadShare;
+    if (bound) {
+      start = std::max(start, Ns(origin + double(bound) / rate) - lead);
+      bound += agenda_.unbooked * booking.weight_ns;  // the others are counted in it
+      if (bound < at.now_ns) start = bound = 2 * at.now_ns - bound;  // late by t: the best guess is that it needs as long again
+    }
+    bool follows = agenda_.follows[slot];
+    for (const Booking* ahead : agenda_.chains[slot]) {
+      start = std::max(start - lead, ahead->start_ns) + ahead->typical_ns;
+      if (ahead->waits_ns) bound = std::max(bound, ahead->latest_ns());
+      const Ns free = bound ? bound : 1;
+      bound = follows ? ahead->next_ns(grace_ns_, free) : ahead->last_ns(grace_ns_, free);
+      follows = true;
+    }
+    booking.slot = slot;
+    booking.start_ns = start;
+    return bound;
+  }
+
+  // Chunks that are admitted and may still wait when somebody who is booked comes.
+  Ns waiting_ns(const Prices& prices) const { return occupants_.pending_ns + occupants_.pending_steps * prices.step_ns; }
+
+  // `start_ns`, or the next time after it that is so far from all other starts.
+  Ns apart(Ns start_ns, Ns distance) const {
+    const Booked& booked = agenda_.booked;
+    for (size_t place = first_from(booked, start_ns - distance + 1); place < booked.size() && booked[place]->start_ns < start_ns + distance; place++) {
+      start_ns = booked[place]->start_ns + distance;
+    }
+    return start_ns;
+  }
+
+  // Its start, or a later one if what runs could not bear it.
+  Ns undisturbed(const Booking& wanted, Ns spare_ns, const Moment& at) const {
+    const Prices& prices = at.prices;
+    Ns moved = agenda_.bounds.start_beside(wanted);
+    if (const Ns waiting = waiting_ns(prices)) moved = std::max(moved, at.base_ns + waiting + prices.reserve_ns - spare_ns);
+    for (int slot : occupants_.interrupts(prices)) moved = std::max(moved, agenda_.bounds.end(slot));
+    if (wanted.strict || agenda_.strict) {
+      for (const Held& other : agenda_.booked) {
+        if (other->strict || wanted.strict) moved = std::max(moved, other->last_ns(grace_ns_));
+      }
+    }
+    return moved;
+  }
+
+  int slots_, reserved_;
+  const Occupants& occupants_;
+  Agenda& agenda_;
+  Ns grace_ns_, horizon_ns_;
+};
+
+}  // namespace zl::deadline

@@ -1,0 +1,165 @@
+"""The order of work: what has come is decided and answered before what was admitted is begun."""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Callable
+
+import pytest
+from echo_service import Service, chat, expect_soon, read_reply
+
+from zerolayer.front.turns import PATIENCE_NS, Turns
+
+PULSE, SLOTS = 64, 16
+
+
+class Loop:
+    """A loop in which a turn happens when it is told to; ``comes`` is what its look finds."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._soon: list[Callable[[], None]] = []
+        self.turns = Turns(lambda: self.now, self._soon.append)
+        self.begun: list[str] = []
+        self.left: list[str] = []
+
+    def admit(self, name: str) -> Exchange:
+        exchange = Exchange()
+        self.turns.begin_later(exchange, lambda: self.begun.append(name), lambda: self.left.append(name))
+        return exchange
+
+    def turn(self, comes: int = 0) -> None:
+        """One turn: what was to come soon, then a look at the sockets."""
+        soon, self._soon[:] = list(self._soon), []
+        for call in soon:
+            call()
+        self.turns.came += comes
+
+    @property
+    def rests(self) -> bool:
+        return not self._soon
+
+
+class Exchange:
+    on_gone: Callable[[], None] | None = None
+    failure: Exception | None = None
+
+    def defect(self, error: Exception) -> None:
+        self.failure = error
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def test_somebody_alone_begins_after_one_look_at_the_sockets(loop):
+    loop.admit("a")
+    loop.turn()
+    assert loop.begun == []
+    loop.turn()
+    assert (loop.begun, loop.rests) == (["a"], True)
+
+
+def test_nobody_begins_while_others_come(loop):
+    loop.admit("a")
+    for _ in range(5):
+        loop.turn(comes=1)
+    assert loop.begun == []
+    loop.turn()
+    loop.turn()
+    assert loop.begun == ["a"]
+
+
+def test_one_begins_per_turn_in_the_order_of_admission_and_new_ones_are_read_between(loop):
+    for name in "abc":
+        loop.admit(name)
+    loop.turn()
+    loop.turn(comes=2)
+    assert loop.begun == ["a"]
+    loop.turn()
+    assert loop.begun == ["a"]
+    loop.turn()
+    loop.turn()
+    assert (loop.begun, loop.rests) == (["a", "b", "c"], True)
+
+
+def test_those_who_never_stop_coming_hold_nobody_up_for_longer_than_the_patience(loop):
+    loop.admit("a")
+    loop.turn(comes=1)
+    loop.now = PATIENCE_NS - 1
+    loop.turn(comes=1)
+    assert loop.begun == []
+    loop.now = PATIENCE_NS
+    loop.turn(comes=1)
+    assert loop.begun == ["a"]
+
+
+def test_with_the_end_of_a_step_all_begin(loop):
+    for name in "ab":
+        loop.admit(name)
+    loop.turns.step_ended()
+    assert (loop.begun, len(loop.turns)) == (["a", "b"], 0)
+    loop.turn()
+    assert (loop.begun, loop.rests) == (["a", "b"], True)
+
+
+def test_whoever_leaves_before_its_turn_gives_its_place_back_once_and_does_not_begin(loop):
+    gone, stays = loop.admit("a"), loop.admit("b")
+    gone.on_gone()
+    for _ in range(3):
+        loop.turn()
+    assert (loop.left, loop.begun, stays.on_gone) == (["a"], ["b"], None)
+
+
+def test_a_defect_costs_its_own_request_and_nobody_elses(loop):
+    broken = Exchange()
+    loop.turns.begin_later(broken, lambda: 1 / 0, lambda: None)
+    loop.admit("b")
+    for _ in range(3):
+        loop.turn()
+    assert (type(broken.failure), loop.begun) == (ZeroDivisionError, ["b"])
+
+
+def _send_at_once(service: Service, clients: list, requests: list[bytes]) -> None:
+    """All of it is there when the loop looks at its sockets next."""
+    sent = threading.Event()
+    service.loop.call_soon_threadsafe(sent.wait, 10)
+    for client, request in zip(clients, requests, strict=True):
+        client.sendall(request)
+    sent.set()
+
+
+def test_of_a_pulse_all_refusals_are_written_before_the_engine_gets_its_first_prompt(serve):
+    service = serve(slots=SLOTS, step_us=1000)
+    clients = [service.connect() for _ in range(PULSE)]
+    for client in clients:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        read_reply(client)
+    answered: list[int] = []
+    admit = service.server.steps.admit
+
+    def noted(slot: int, generation: object) -> None:
+        answered.append(len(select.select(clients, [], [], 0)[0]))
+        admit(slot, generation)
+
+    service.server.steps.admit = noted
+    _send_at_once(service, clients, [chat(f"word {number}", max_tokens=4) for number in range(PULSE)])
+    statuses = [read_reply(client).status for client in clients]
+    assert (statuses.count(200), statuses.count(429)) == (SLOTS, PULSE - SLOTS)
+    assert answered[0] == PULSE - SLOTS
+    for client in clients:
+        client.close()
+
+
+def test_a_client_that_leaves_before_its_turn_leaves_nothing_behind(serve):
+    service = serve(slots=2)
+    turns = service.server.pace._turns
+    service.on_loop(lambda: setattr(turns, "_call_soon", lambda _: None))  # no turn comes
+    client = service.connect()
+    client.sendall(chat("hello", max_tokens=4))
+    expect_soon(lambda: service.free_slots() == 1)
+    client.close()
+    expect_soon(lambda: service.free_slots() == 2)
+    assert service.running() == 0
