@@ -94,7 +94,6 @@ class Loaded:
     files: str = ""  # nothing is kept of it from one start to the next
     shows: type[LastMessage] = LastMessage
     remember: Callable[[], None] = lambda: None
-    files: str = ""
     tool_format: ToolFormat = HERMES
     grammars: Grammars = field(init=False)
 

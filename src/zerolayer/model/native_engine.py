@@ -94,7 +94,7 @@ class NativeEngine:
             ) from None
         except (RuntimeError, MemoryError):
             raise _no_memory(slots, slot_tokens) from None
-        pinning = (pinning_refused(refused),) if cores and (refused := native.pin(cores)) else ()
+        pinning = _pin(native, cores)
         info = EngineInfo(
             engine="native",
             kernels=name,
