@@ -195,10 +195,10 @@ async def refusals(slots: int, bookings: int) -> list[dict[str, Any]]:
                 connection.data_received(made[-1])
 
             def unbook() -> None:
-                for booking in [each for each in server.admission.tickets.all() if each.ticket not in kept]:
+                for booking in [each for each in server.admission.tickets if each.ticket not in kept]:
                     server.admission.void(booking)
 
-            kept = {booking.ticket for booking in server.admission.tickets.all()}
+            kept = {booking.ticket for booking in server.admission.tickets}
             assert len(kept) == bookings, (len(kept), transport.written[-1])
             numbers = iter(range(10_000, 100_000))
             books = cost_us(refuse, lambda: made.append(request(next(numbers), 0, 256)), unbook)

@@ -25,13 +25,12 @@ import platform
 import subprocess
 import sys
 import time
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from failover_faults import ALONE, FAULTS, REAL, Fault, Missing, alone, fleet
-from failover_load import AFTER_S, DEADLINE_MS, LOSS, OWN_S, PATIENCE_S, RECOVERY_S, Run, measure
+from failover_load import AFTER_S, LOSS, OWN_S, PATIENCE_S, RECOVERY_S, Run, measure
 from failover_picture import Cell, timeline
 from failover_proxies import WAYS, proxy
 
@@ -61,7 +60,7 @@ def main() -> int:
         print(json.dumps(asdict(one_run(faults[0], ways[0], options.envoy, real=False))))
         return 0
     seconds = sum(seconds_of(*scene) for scene in scenes) * len(ways)
-    print(f"about {seconds / 60:.0f} min {seconds % 60:.0f} s ..." if seconds > 90 else f"about {seconds:.0f} s ...")
+    print(f"about {seconds // 60:.0f} min {seconds % 60:.0f} s ...")
     runs = []
     for fault, real in scenes:
         print(f"\n{fault.does}{', real' if real else ''}", flush=True)
@@ -88,7 +87,7 @@ def seconds_of(fault: Fault, real: bool) -> float:
 
 def one_run(fault: Fault, way: str, envoy: str, *, real: bool) -> Run:
     """Start the nodes and what stands before them, load them, let it happen. Raises ``Missing``."""
-    run = Run(way, fault.name, real, fault.share, fault.lasts)
+    run = Run(way, fault.name, real, fault.share, fault.lasts, fault.deadline_ms)
     with fleet(fault.name, real=real) as struck, contextlib.ExitStack() as stack:
         asked = struck.urls if way == WAYS[0] else [stack.enter_context(proxy(way, struck.urls, envoy))]
         asyncio.run(measure(run, fault, struck, asked))
@@ -103,13 +102,13 @@ def in_a_network(way: str, envoy: str) -> Run:
         raise Missing(ran.stderr.strip().splitlines()[-1] if ran.stderr.strip() else f"{ALONE[0]} failed")
     told = json.loads(ran.stdout.splitlines()[-1])
     told["ends"] = [tuple(end) for end in told["ends"]]
-    return Run(**{**told, "causes": Counter(told["causes"])})
+    return Run(**told)
 
 
 def line(row: dict[str, Any]) -> str:
     """For people: figures beside what is wanted."""
     recovery = "none" if row["recovery_s"] is None else f"{row['recovery_s']:.1f} s"
-    causes = ", ".join(f"{count} {cause}" for cause, count in row["causes"].items() if count)
+    causes = ", ".join(f"{count} {cause}" for cause, count in row["causes"].items())
     damaged = f", {row['damaged']} damaged" if row["damaged"] else ""
     wrong = f", {row['wrong']} wrong" if row["wrong"] else ""
     usual = row["before_req_s"] if row["own_req_s"] is None else row["own_req_s"]
@@ -131,7 +130,6 @@ def write(file: Path, runs: list[Run]) -> None:
         "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
         "unix_s": int(time.time()),
-        "deadline_ms": DEADLINE_MS,
         "patience_s": PATIENCE_S,
         "loss_allowed": LOSS,
         "recovery_wanted_s": RECOVERY_S,

@@ -30,7 +30,7 @@ _LIVING = (NODES - 1) / NODES
 
 @dataclass(frozen=True)
 class Fault:
-    """``share`` of the rate before is what the nodes that are well can do. ``protocol`` of the client.
+    """``share`` of the rate before is what the nodes that are well can do. ``protocol`` of the client, ``deadline_ms``.
 
     ``lasts``: the rate is counted while it goes on, since all is as before when it is over.
     """
@@ -40,6 +40,7 @@ class Fault:
     share: float = _LIVING
     protocol: Spoken = "auto"
     lasts: bool = False
+    deadline_ms: int = 3000
 
 
 FAULTS = {
@@ -54,7 +55,7 @@ FAULTS = {
         Fault("cut", "network of one cut"),
     )
 }
-REAL = Fault("kill", "kill -9 of one of two", 1.0)  # of the survivor's own rate
+REAL = Fault("kill", "kill -9 of one of two", 1.0, deadline_ms=10_000)  # of the survivor's own rate
 
 
 class Missing(Exception):

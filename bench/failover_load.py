@@ -6,18 +6,19 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from failover_faults import SLOTS, Fault, Struck
 
 from zerolayer import AsyncClient
 from zerolayer.client.errors import BadReply, ClientError, CutStream, Refused
+from zerolayer.client.retry import RetryPolicy
 
-DEADLINE_MS = 3000
 TOKENS = 16
 PATIENCE_S = 1.0  # for a reply to begin, and for a sign of life of whoever answers
-SETTLE_S, BEFORE_S, AFTER_S, OWN_S = 2.0, 5.0, 8.0, 6.0
+SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 8.0
+OWN_S = 10.0  # of the survivor alone, and again afterwards: a real node gives fewer answers a second
 LOSS = 0.05  # of the rate before, beyond what the fault itself takes
 RECOVERY_S = 2.0
 _WINDOW_S, _STEP_S = 0.5, 0.1
@@ -32,13 +33,14 @@ class Run:
     real: bool
     share: float
     lasts: bool
+    deadline_ms: int
     fault_s: float = SETTLE_S + BEFORE_S
     over_s: float = 0.0
     end_s: float = 0.0
     own_req_s: float | None = None  # of the survivor alone
     ends: list[tuple[float, str]] = field(default_factory=list)  # when a call ended, and how
     worst_ms: float = 0.0  # of those that were answered
-    causes: Counter[str] = field(default_factory=Counter)  # of those that failed
+    causes: dict[str, int] = field(default_factory=dict)  # of those that failed
     answered: int = 0
     lost: int = 0  # calls that failed before there was an answer
     unanswered: int = 0  # were sent again, and counted
@@ -64,7 +66,7 @@ class Run:
             "way": self.way,
             "calls": len(self.ends),
             **{how: counts[how] for how in ("ok", "cut", "damaged", "wrong", "failed")},
-            "causes": dict(self.causes),
+            "causes": self.causes,
             "before_req_s": before,
             "own_req_s": self.own_req_s,
             "after_req_s": after,
@@ -76,6 +78,7 @@ class Run:
             "executed": self.executed,
             "twice_unnoticed": max(0, self.executed - self.answered - self.unanswered - self.lost),
             "worst_ms": self.worst_ms,
+            "deadline_ms": self.deadline_ms,
         }
 
     def bins(self, bin_s: float) -> list[Counter[str]]:
@@ -90,14 +93,15 @@ class Run:
 def new_client(urls: Sequence[str], fault: Fault) -> AsyncClient:
     """Of several nodes, or of the proxy before them, which is the one to lose patience with a node there."""
     waits = {"answer_within_s": PATIENCE_S, "timeout_s": PATIENCE_S, "dead_after_s": PATIENCE_S}
-    return AsyncClient(urls, protocol=fault.protocol, **(waits if len(urls) > 1 else {}))
+    patient = RetryPolicy(spare=200)  # refusals for want of slots say nothing about faults
+    return AsyncClient(urls, protocol=fault.protocol, retry=patient, **(waits if len(urls) > 1 else {}))
 
 
 class Load:
     """``workers`` call without a pause from the moment it is made until ``stop``."""
 
-    def __init__(self, run: Run, client: AsyncClient, expected: str, workers: int) -> None:
-        self._run, self._client, self._expected = run, client, expected
+    def __init__(self, run: Run, client: AsyncClient, expected: str, deadline_ms: int, workers: int) -> None:
+        self._run, self._client, self._expected, self._deadline_ms = run, client, expected, deadline_ms
         self._begun_s = time.monotonic()
         self._over = False
         self._tasks = [asyncio.create_task(self._work()) for _ in range(workers)]
@@ -128,13 +132,14 @@ class Load:
             if how == "ok":
                 run.worst_ms = max(run.worst_ms, (self.now_s - sent) * 1e3)
             else:
-                run.causes[cause] += how == "failed"
+                if how == "failed":
+                    run.causes[cause] = run.causes.get(cause, 0) + 1
                 await asyncio.sleep(0.01)  # whoever is refused at once must not spin
 
     async def _call(self) -> tuple[str, str]:
         """How one ended, and why it failed."""
         try:
-            text = await ask(self._client)
+            text = await ask(self._client, self._deadline_ms)
         except CutStream:
             return "cut", ""
         except BadReply:
@@ -146,9 +151,9 @@ class Load:
         return ("ok", "") if text == self._expected else ("wrong", "")
 
 
-async def ask(client: AsyncClient) -> str:
+async def ask(client: AsyncClient, deadline_ms: int) -> str:
     """One answer, the same from every node."""
-    stream = client.generate("One two three", max_tokens=TOKENS, temperature=0.0, deadline_ms=DEADLINE_MS)
+    stream = client.generate("One two three", max_tokens=TOKENS, temperature=0.0, deadline_ms=deadline_ms)
     return (await stream.answer()).text
 
 
@@ -156,24 +161,24 @@ async def measure(run: Run, fault: Fault, struck: Struck, asked: Sequence[str]) 
     """Load ``asked`` (the nodes, or what stands before them), let the fault happen, and fill the run."""
     workers = len(struck.urls) * SLOTS
     async with new_client(struck.urls[1:2], fault) as client:
-        expected = await ask(client)
+        expected = await ask(client, fault.deadline_ms)
         run.executed -= 1
     if run.real:
-        alone = Run(run.way, run.fault, real=True, share=1.0, lasts=False)
+        alone = replace(run, ends=[], causes={})
         async with new_client(struck.urls[1:2], fault) as client:
-            load = Load(alone, client, expected, workers)
+            load = Load(alone, client, expected, fault.deadline_ms, workers)
             await load.until(OWN_S)
             run.own_req_s = alone.rate(SETTLE_S, OWN_S)
             await load.stop()
             _account(run, client)
     async with new_client(asked, fault) as client:
-        load = Load(run, client, expected, workers)
+        load = Load(run, client, expected, fault.deadline_ms, workers)
         await load.until(SETTLE_S)
         struck.settled()
         await load.until(run.fault_s)
         await struck.strike()
         run.over_s = max(load.now_s, run.fault_s + 2 * _STEP_S) if run.lasts else run.fault_s
-        run.end_s = run.over_s + AFTER_S
+        run.end_s = run.over_s + (OWN_S if run.real else AFTER_S)
         await load.until(run.end_s)
         await load.stop()
         _account(run, client)

@@ -72,9 +72,9 @@ def _cell(cell: Cell, left: float, top: float, bin_s: float, seconds: float, mos
     for at, bar in enumerate(cell.bins):
         x, below = left + at * bin_s * across, base + 1
         for how, kind in _KINDS.items():
-            tall = bar.get(how, 0) * (up if kind == "ok" else max(down, 1.0))
-            if not tall:
+            if not (count := bar.get(how, 0)):
                 continue
+            tall = count * up if kind == "ok" else max(4.0, count * down)  # one of a thousand is to be seen
             y = base - tall if kind == "ok" else below
             size = f'width="{bin_s * across * 0.9:.2f}" height="{tall:.1f}"'
             parts.append(f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" {size}/>')
@@ -83,5 +83,5 @@ def _cell(cell: Cell, left: float, top: float, bin_s: float, seconds: float, mos
     for moment in sorted({cell.fault_s, cell.over_s}):
         x = left + moment * across
         parts.append(f'<line class="fault" x1="{x:.1f}" x2="{x:.1f}" y1="{top + 18}" y2="{base + 20}"/>')
-    labels = [(left + second * across, f"{second} s") for second in range(0, int(seconds) + 1, 5)]
+    labels = [(left + second * across, f"{second} s") for second in range(0, int(seconds - 1), 5)]
     return parts + [f'<text class="small" x="{x:.0f}" y="{base + 28}">{text}</text>' for x, text in labels]

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """What the door costs: server CPU for each request and each streamed token, beside other people's doors doing the same.
 
-    python bench/front.py                      with every peer that is installed; three minutes on two quiet cores
+    python bench/front.py                      with every peer that is installed; four minutes on two quiet cores
     python bench/front.py --peer none          this server alone
     python bench/front.py --only tokens        one part: unary, tokens, gaps, decode, live
 
 Servers are pinned to one core and the client to another. Costs are CPU time from /proc, so that a busy machine
-matters less than it would for rates. A peer that is not installed is left out with the command that installs it.
+matters less than it would for rates. All servers are measured in turn, three times; each row shows its least round, and
+the least that it was above the bare system calls of the same round, which is what a machine that is not quiet can tell.
+A peer that is not installed is left out with the command that installs it.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from front_requests import (
     schema_request,
     timeouts,
 )
+from front_rows import Rows
 from in_process import machine
 from own_server import own_server
 
@@ -78,11 +81,12 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self.rows: list[dict[str, Any]] = []
+        self._count = max(1, options.requests // options.rounds)
+        self.rows = Rows()
 
     def unary(self, server: Process) -> None:
         """1 KB in, 200 B out, 16 in flight."""
-        count = self._options.requests
+        count = self._count
         if server.name != "grpcio":
             constant, changing = http1_requests(1), http1_requests(VALUES)
             self._requests(server, "HTTP/1.1, 16 connections", lambda: Http1Load(server.port, 16, constant), count)
@@ -105,8 +109,7 @@ class Bench:
     def floor(self, server: Process) -> None:
         """The same bytes in and out, with nothing between them."""
         request = http1_requests(1)
-        count = self._options.requests
-        self._requests(server, "HTTP/1.1, 16 connections", lambda: Http1Load(server.port, 16, request), count)
+        self._requests(server, "HTTP/1.1, 16 connections", lambda: Http1Load(server.port, 16, request), self._count)
 
     def refusals(self, server: Process) -> None:
         """A real request, decoded, and a prepared refusal."""
@@ -116,17 +119,15 @@ class Bench:
             self._refused(server, f"refusal, HTTP/1.1, {name}", requests)
         message, path = framed(schema_request(16)), ("/zerolayer.v1.Inference/Generate",)
         call = blocks([(name, path[0] if name == ":path" else value) for name, value in CALL])
-        self._requests(
-            server, "refusal, gRPC", lambda: Http2Load(server.port, 1, 16, call, message), self._options.requests
-        )
+        self._requests(server, "refusal, gRPC", lambda: Http2Load(server.port, 1, 16, call, message), self._count)
 
     def _refused(self, server: Process, what: str, requests: Sequence[bytes]) -> None:
         load = Http1Load(server.port, 16, requests)
         with contextlib.closing(load):
             load.run(2000, b"429")
             before = server.cpu_ns()
-            load.run(self._options.requests, b"429")
-            self.keep(server, what, (server.cpu_ns() - before) / self._options.requests / 1000)
+            load.run(self._count, b"429")
+            self.keep(server, what, (server.cpu_ns() - before) / self._count / 1000)
 
     def _requests(self, server: Process, what: str, make: Callable[[], Any], count: int) -> None:
         count = count // 8 if server.name in ("fastapi", "grpcio") else count
@@ -170,7 +171,7 @@ class Bench:
         self.keep(server, "reads that brought more than one token", 100 * together, "%")
 
     def keep(self, server: Process, what: str, value: float | None, unit: str = "us") -> None:
-        self.rows.append({"server": server.name, "what": what, "value": value, "unit": unit})
+        self.rows.keep(server.name, what, value, unit)
         print(f"  {server.name:10} {what:52} {value if value is not None else float('nan'):9.2f} {unit}", flush=True)
 
 
@@ -283,31 +284,27 @@ def installed(names: Sequence[str]) -> list[str]:
     return found
 
 
-def ratios(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Every peer's cost over this server's for the same work; a peer without the same row is left out."""
-    own = {row["what"]: row["value"] for row in rows if row["server"] == "zerolayer"}
-    return [
-        f"{row['server']:10} {row['what']:52} {row['value'] / own[row['what']]:9.1f} times"
-        for row in rows
-        if row["server"] not in ("zerolayer", "in process") and own.get(row["what"])
-    ]
-
-
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Command line; see ``--help``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--only", action="append", choices=PARTS, help="a part; repeatable; all without it")
     add("--peer", action="append", choices=[*PEERS, "none"], help="who else is measured; all that are installed")
-    add("--requests", type=int, default=40_000, help="timed for each row (default 40000; slow peers an eighth)")
+    add("--rounds", type=int, default=3, help="of all servers in turn (default 3)")
+    add(
+        "--requests",
+        type=int,
+        default=40_000,
+        help="timed for each row in all rounds (default 40000; slow peers an eighth)",
+    )
     add("--tokens", type=int, default=400, help="of each of the 128 streams (default 400)")
     add("--live-requests", type=int, default=96, help="on the bundled model, with and without the short slice")
     add("--json", type=Path, help="write every figure")
     return parser.parse_args(arguments)
 
 
-PARTS = {"unary": 25, "tokens": 25, "gaps": 8, "decode": 15, "live": 90}
-"""And the seconds that each takes, with all peers."""
+PARTS = {"unary": 45, "tokens": 75, "gaps": 8, "decode": 15, "live": 90}
+"""And the seconds that each takes, with all peers and three rounds."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -322,10 +319,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"about {sum(PARTS[part] for part in parts)} s on a quiet machine", flush=True)
     if core is not None:
         os.sched_setaffinity(0, set(cores[1:]))
-    if "unary" in parts:
-        measure_unary(bench, peers, core)
-    if "tokens" in parts:
-        measure_tokens(bench, peers, core, options.tokens)
+    for number in range(options.rounds):
+        if {"unary", "tokens"} & set(parts):
+            print(f"round {number + 1} of {options.rounds}", flush=True)
+        if "unary" in parts:
+            measure_unary(bench, peers, core)
+        if "tokens" in parts:
+            measure_tokens(bench, peers, core, options.tokens)
     os.sched_setaffinity(0, set(cores))
     if "gaps" in parts:
         measure_gaps(bench)
@@ -333,10 +333,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measure_decode(bench)
     if "live" in parts:
         measure_live(bench, options.live_requests)
-    print("\n".join(["", *ratios(bench.rows)]))
+    print("\n".join(["", *bench.rows.lines()]))
     if options.json:
         used = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
-        result = {"version": 1, "bench": "front", **before, "options": used, "rows": bench.rows}
+        result = {"version": 2, "bench": "front", **before, "options": used, "rows": bench.rows.as_json()}
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 

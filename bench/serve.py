@@ -77,7 +77,7 @@ class Work:
             data = json.dumps(body, separators=(",", ":")).encode()
             head = (
                 f"POST {parts.path.rstrip('/')}/v1/completions HTTP/1.1\r\nhost: {parts.netloc}\r\n"
-                f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
+                f"content-type: application/json\r\nx-stainless-retry-count: 0\r\ncontent-length: {len(data)}\r\n\r\n"
             )
             out.append(head.encode() + data)
         return out

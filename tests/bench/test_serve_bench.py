@@ -11,7 +11,8 @@ import serve
 from figures import median_rows, percentile, ratios, summarise, table, token_times
 from hypothesis import given
 from hypothesis import strategies as st
-from lean_client import LoadLoop, Record, Reply
+from lean_client import LoadLoop, Record
+from lean_reply import Reply
 from sse_server import Script, events, scripted_server
 
 WORK = serve.Work(prompt_words=12, output_tokens=8, temperature=0.7, seed=1)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from zerolayer.check.capture import read_capture
 from zerolayer.check.errors import InputFileError
 from zerolayer.check.findings import Kind
+from zerolayer.check.html_report import html
 from zerolayer.check.report import analyse
+from zerolayer.check.text_report import text
 
 SYN, ACK, PUSH = 2, 16, 24
 Step = tuple[float, int, bool, int, int]  # ms, client port, from the client, flags, payload bytes
@@ -77,6 +79,13 @@ def test_the_wait_runs_from_the_request_to_the_first_byte_of_the_reply(tmp_path:
     assert report.s0.n == 30
     assert report.s0.value == pytest.approx(51.0, abs=0.01)
     assert report.findings == []
+
+
+def test_a_report_of_a_capture_tells_the_waits_and_no_lateness_of_a_client(tmp_path: Path) -> None:
+    run = read_capture(saved(tmp_path, pcap(LONE)), None)
+    printed = text(run, analyse(run))
+    assert "request to reply P50 51 ms [" in printed
+    assert "client lag" not in printed + html(run, analyse(run))
 
 
 def test_a_connection_carries_several_exchanges(tmp_path: Path) -> None:

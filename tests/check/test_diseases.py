@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from check.conftest import QUICK
+from check.conftest import QUICK, measure_scripted
 from zerolayer.check.figures import retry, stream
 from zerolayer.check.findings import Kind
 from zerolayer.check.report import analyse, conclude
@@ -164,3 +164,13 @@ def test_a_retry_brings_the_same_bytes_again(measured: Measured) -> None:
     """Only so can a service know for whom it kept a place: this one refuses every request that it has not seen."""
     run = measured("remembering", with_settings(probes=12, largest_pulse=4, retries=8), api="openai", tries=1)
     assert retry(run).kept.value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("disease", "api", "code"),
+    [("healthy", "http", 0), ("slots", "openai", 0), ("fifo", "http", 10), ("stall", "http", 13)],
+)
+def test_with_all_that_is_done_by_default_the_verdict_is_the_same(disease: str, api: str, code: int) -> None:
+    settings = Settings(timer_probes=20, step_seconds=4.0, retries=60)
+    report = analyse(measure_scripted(disease, settings, api))
+    assert (report.exit_code, {finding.exit_code for finding in report.findings} - {0}) == (code, {code} - {0})

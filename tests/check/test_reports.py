@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from check import simulated
+from zerolayer.check.causes import CAUSES, OWNERS, SERVER_HEADERS, recognise
 from zerolayer.check.figures import levels
 from zerolayer.check.html_report import html
 from zerolayer.check.json_report import to_json
@@ -81,6 +82,24 @@ def test_figures_are_kept_for_programs_with_their_intervals() -> None:
 def test_a_known_server_has_a_likely_cause() -> None:
     run = replace(QUEUED, target=TargetInfo("http://x", "openai", "vllm", "m"))
     assert "--max-num-queued-reqs" in text(run, reported(run))
+
+
+@pytest.mark.parametrize(
+    ("header", "owner", "name"),
+    [
+        ("uvicorn", "vllm", "vllm"),
+        ("APISIX/3.9.1", "", "apisix"),
+        ("openresty", "", "nginx"),
+        ("istio-envoy", "", "istio"),
+    ],
+)
+def test_software_is_recognised_by_its_models_owner_before_its_header(header: str, owner: str, name: str) -> None:
+    assert recognise(header, owner) == name
+
+
+def test_every_cause_is_of_software_that_is_recognised() -> None:
+    names = {name for _, name in (*SERVER_HEADERS, *OWNERS)}
+    assert {software for software, _ in CAUSES} <= names
 
 
 def test_an_unknown_server_has_no_cause() -> None:

@@ -83,9 +83,9 @@ def test_a_verdict_follows_age_first_and_then_the_wait(age, waited, allowed, wai
     assert verdict is not Verdict.WAIT or waited < wait
 
 
-def test_stamps_travel_with_every_attempt(scripted, http) -> None:
+def test_stamps_travel_with_every_attempt_in_whole_milliseconds(scripted, http) -> None:
     server = scripted(http.busy.replace(b"120", b"1"), http.hello)
     with Client(server.url) as client:
-        client.chat([{"role": "user", "content": "Hi"}], model="m", fresh=Stamps(5, 7, 100)).answer()
+        client.chat([{"role": "user", "content": "Hi"}], model="m", fresh=Stamps(5.9, 7.1, 100)).answer()
     for request in server.requests:
         assert b"x-zl-event-time-ms: 5\r\nx-zl-ingest-time-ms: 7\r\nx-zl-max-age-ms: 100\r\n" in request

@@ -41,6 +41,11 @@ def test_the_pieces_in_which_bytes_arrive_make_no_difference(lines: list[bytes],
     assert events == EventReader().push(stream)
 
 
+def test_a_line_feed_that_comes_alone_behind_its_return_does_not_swallow_the_next_one() -> None:
+    reader = EventReader()
+    assert [reader.push(piece) for piece in (b"data: a\r", b"\n", b"\n")] == [[], [], [b"a"]]
+
+
 @pytest.mark.parametrize("line", [b"data: " + b"x" * EVENT_BYTES, b"data: x\n" * (EVENT_BYTES // 2)])
 def test_an_event_without_end_is_refused_instead_of_kept(line: bytes) -> None:
     with pytest.raises(BadReply, match=str(EVENT_BYTES)):

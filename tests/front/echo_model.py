@@ -91,9 +91,9 @@ class Loaded:
     encoder: ByteEncoder = field(default_factory=ByteEncoder)
     vocabulary: Vocabulary = field(default_factory=lambda: byte_vocabulary())
     name: str = "echo"
+    files: str = ""  # nothing is kept of it from one start to the next
     shows: type[LastMessage] = LastMessage
     remember: Callable[[], None] = lambda: None
-    files: str = ""
     tool_format: ToolFormat = HERMES
     grammars: Grammars = field(init=False)
 

@@ -36,6 +36,8 @@ class Request(Running):
     used_tokens = 5
     tenant = "bank"
 
+    left = 0
+
     def __init__(self, ends_after: int = 100) -> None:
         self.stages = StageClock(0)
         self.tokens: list[int] = []

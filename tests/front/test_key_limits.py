@@ -103,7 +103,7 @@ def test_bookings_belong_to_the_key_and_not_to_the_address(serve, keys):
             for key in (mine, other)
         }
         assert len(tickets) == 2
-        credentials = service.on_loop(lambda: {each.credential for each in service.server.admission.tickets.all()})
+        credentials = service.on_loop(lambda: {each.credential for each in service.server.admission.tickets})
         service.step(1000)
     assert credentials == {service.server.keyring.authenticator.known(key.encode()).key_id for key in (mine, other)}
 

@@ -95,7 +95,7 @@ def test_a_booked_start_is_redeemed_from_the_new_model(serve):
         assert refused.status == 429
         deploying = service.deploy("/models/next.gguf")
         deploying.reached("drain")
-        bookings = service.on_loop(lambda: service.server.admission.tickets.all())
+        bookings = service.on_loop(lambda: list(service.server.admission.tickets))
         assert [booking.ticket for booking in bookings], deploying.news
         assert [booking.ticket for booking in bookings] == [refused.headers["x-zl-ticket"]]
         expect_soon(lambda: service.on_loop(lambda: bookings[0].start_ns <= service.server.house.clock_ns()), 10)
@@ -118,7 +118,7 @@ def test_a_slower_model_tells_the_later_start_of_a_booking_and_keeps_that(serve)
         before = service.server.house.clock_ns()
         deploying = service.deploy("/models/slow.gguf")
         deploying.reached("drain")
-        booking = max(service.on_loop(lambda: service.server.admission.tickets.all()), key=lambda one: one.start_ns)
+        booking = max(service.on_loop(lambda: list(service.server.admission.tickets)), key=lambda one: one.start_ns)
         assert booking.ticket == refused.headers["x-zl-ticket"]
         assert booking.start_ns > before + told * 1_000_000
         again = service.ask(chat("second " * 40, "x-stainless-retry-count: 1"))

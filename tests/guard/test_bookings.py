@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from small_guard import MS, arrive, chat, prompt, reserve, small_guard
 
-from guard.small_guard import MS, arrive, chat, prompt, reserve, small_guard
 from zerolayer.errors import ContextTooLong, Infeasible, SlotsBusy
 from zerolayer.guard.guard import Guard, Held
 

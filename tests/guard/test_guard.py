@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from small_guard import admit, chat, prompt, reserve, small_guard
 
-from guard.small_guard import admit, chat, prompt, reserve, small_guard
 from zerolayer.errors import ContextTooLong, Infeasible, InvalidRequest, ModelNotFound, SlotsBusy, Unavailable
 from zerolayer.guard.guard import LONG_TEXT_BYTES
 from zerolayer.guard.shape import Names

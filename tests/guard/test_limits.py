@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from small_guard import chat, reserve, small_guard
 
-from guard.small_guard import chat, reserve, small_guard
 from zerolayer.errors import BudgetSpent, PermissionRefused, RateLimited, SlotsBusy
 from zerolayer.guard.budget.budgets import Budgets
 from zerolayer.guard.guard import Guard

@@ -82,11 +82,6 @@ def test_where_a_chunk_adds_nothing_a_scored_one_counts_as_a_full_one() -> None:
     assert measured(8, 10).scored_share == 1.0
 
 
-def alone_at(elapsed_ms: int, *others_ms: int) -> Callable[[], int]:
-    """A clock by which the first two steps that are measured agree: those of one slot, where times are kept."""
-    return steps_of(elapsed_ms, elapsed_ms, *others_ms)
-
-
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """The file of a start by which a step of one slot takes 10 ms, one of all slots 40, a chunk 160 more."""
@@ -97,9 +92,12 @@ def kept(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_next_start_takes_what_was_kept_and_measures_one_slot_alone(kept: Path) -> None:
+@pytest.mark.parametrize("disturbed_ms", [(), (900,), (900, 16, 20)], ids=["quiet", "disturbed", "busy"])
+def test_the_next_start_takes_what_was_kept_once_a_step_of_one_slot_takes_what_it_took(
+    kept: Path, disturbed_ms: tuple[int, ...]
+) -> None:
     cost, tried = CostTable(slots=8, chunk_tokens=CHUNK), engine(8)
-    measure(tried, cost, alone_at(11, 999), kept)
+    measure(tried, cost, steps_of(*disturbed_ms, 11, 999), kept)
     assert cost.typical_ns() == 40 * MS
     assert cost.typical_ns(prefill_tokens=CHUNK) == 200 * MS
     assert cost.scored_share == pytest.approx(1.25 * 40 / 160)
@@ -109,12 +107,12 @@ def test_the_next_start_takes_what_was_kept_and_measures_one_slot_alone(kept: Pa
 @pytest.mark.parametrize("alone_ms", [6, 16], ids=["faster", "slower"])
 def test_a_machine_that_is_not_as_it_was_is_measured_anew(kept: Path, alone_ms: int) -> None:
     cost = CostTable(slots=8, chunk_tokens=CHUNK)
-    measure(engine(8), cost, alone_at(alone_ms, 70), kept)
+    measure(engine(8), cost, steps_of(alone_ms, 70), kept)
     assert cost.typical_ns() == 70 * MS
 
 
 def test_what_was_measured_anew_is_kept_instead(kept: Path) -> None:
-    measure(engine(8), CostTable(slots=8, chunk_tokens=CHUNK), alone_at(16, 70), kept)
+    measure(engine(8), CostTable(slots=8, chunk_tokens=CHUNK), steps_of(16, 70), kept)
     times = read(kept)
     assert times is not None
     assert {elapsed for _, _, elapsed in times.steps} == {70 * MS}

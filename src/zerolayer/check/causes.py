@@ -12,6 +12,7 @@ SERVER_HEADERS = (
     ("zerolayer", "zerolayer"),
     ("istio-envoy", "istio"),
     ("envoy", "envoy"),
+    ("apisix", "apisix"),
     ("nginx", "nginx"),
     ("openresty", "nginx"),
     ("gunicorn", "gunicorn"),
@@ -30,11 +31,12 @@ OWNERS = (
     ("library", "ollama"),
 )
 
-_CAUSES: dict[tuple[str, Kind], str] = {
+CAUSES: dict[tuple[str, Kind], str] = {
     ("vllm", Kind.QUEUE): "vLLM's waiting queue is unbounded unless --max-num-queued-reqs is set.",
     ("vllm", Kind.SHARING): "vLLM's --max-num-seqs (256, or 1024 on large GPUs) batches more than step time allows.",
     ("vllm", Kind.BUFFER): "vLLM's --stream-interval above 1 sends several tokens at once.",
     ("vllm", Kind.SERIAL): "One long prompt at a time: see --max-num-partial-prefills.",
+    ("vllm", Kind.STALL): "One long prefill chunk holds up all decodes: see --max-num-batched-tokens.",
     ("sglang", Kind.QUEUE): "SGLang's --max-queued-requests is unset, so its queue is unbounded.",
     ("sglang", Kind.FIRST_ARRIVAL): "SGLang's --enable-prefill-delayer holds prefills back on purpose.",
     ("llama.cpp", Kind.QUEUE): "llama-server lets requests wait for a slot (--parallel) up to --timeout, 3600 s.",
@@ -49,8 +51,10 @@ _CAUSES: dict[tuple[str, Kind], str] = {
     ("envoy", Kind.QUEUE): "Envoy's circuit_breakers.max_pending_requests lets 1,024 requests wait.",
     ("envoy", Kind.BUFFER): "Envoy's buffer filter waits for whole bodies.",
     ("envoy", Kind.STALL): "Envoy's adaptive_concurrency probes its minimum time with a limit of 3.",
+    ("envoy", Kind.FAILURES): "Envoy's route timeout, 15 s with all retries, cuts streams.",
     ("istio", Kind.QUEUE): "DestinationRule's http1MaxPendingRequests is unbounded by default.",
     ("gunicorn", Kind.QUEUE): "gunicorn's sync worker serves one at a time; others wait in its backlog (2048).",
+    ("gunicorn", Kind.FAILURES): "gunicorn's --timeout, 30 s, ends a sync worker in the midst of a stream.",
     (
         "uvicorn",
         Kind.QUEUE,
@@ -58,6 +62,8 @@ _CAUSES: dict[tuple[str, Kind], str] = {
     "waiting queue is unbounded by default.",
     ("hypercorn", Kind.QUEUE): "hypercorn's backlog and max_app_queue_size hold requests.",
     ("granian", Kind.QUEUE): "granian's --backlog and --backpressure admit 1,024 requests.",
+    ("apache", Kind.QUEUE): "Apache's ListenBackLog lets 511 connections wait in the kernel.",
+    ("apisix", Kind.BUFFER): "APISIX buffers unless proxy-buffering.disable_proxy_buffering is true.",
     ("apache", Kind.BUFFER): "mod_proxy's flushpackets is off by default.",
 }
 
@@ -75,4 +81,4 @@ def recognise(server_header: str, owner: str) -> str:
 
 def likely_cause(software: str, kind: Kind) -> str | None:
     """One sentence, if this software is known for this finding."""
-    return _CAUSES.get((software, kind))
+    return CAUSES.get((software, kind))

@@ -52,7 +52,6 @@ _PARTS = {
     REPLAY: "trace",
     STAGE: "stages",
     CLOSED: "users",
-    CAPTURE: "captured",
 }
 
 
@@ -99,7 +98,8 @@ def _headlines(report: Report) -> list[tuple[str, str, str]]:
     if report.retry.kept.n:
         cards.append(("promises kept", f"{report.retry.kept.value:.1%}", _interval(show_share(report.retry.kept))))
     lag = report.lag
-    cards.append(("client lag, P99", f"{number(lag.worst_ms)} ms", f"limit {number(lag.limit_ms)} ms"))
+    if lag.timer.n:  # of a capture there is none
+        cards.append(("client lag, P99", f"{number(lag.worst_ms)} ms", f"limit {number(lag.limit_ms)} ms"))
     return [card for card in cards if "nan" not in card[1]]
 
 
@@ -152,11 +152,12 @@ def _charts(run: Run, report: Report) -> str:
         )
         figures.append(figure("Order of sending", "Largest pulses. A queue is a ramp; crosses are refusals.", scatter))
     if alone.any():
-        series = {"alone": run.latency_ms[alone]} | ({"pulse": run.latency_ms[together]} if together.any() else {})
-        figures.append(
-            figure("Latency", legend(["alone", "largest pulses"]), charts.histogram(series, {"S0": report.s0.value}))
-        )
-    rows = run.rows(*_PARTS) & run.served
+        series = {"alone": run.latency_ms[alone]}
+        for name, others in (("largest pulses", together), ("beside others", run.rows(CAPTURE) & run.served)):
+            if others.any():
+                series[name] = run.latency_ms[others]
+        figures.append(figure("Latency", legend(list(series)), charts.histogram(series, {"S0": report.s0.value})))
+    rows = run.rows(*_PARTS, CAPTURE) & run.served
     if rows.any():
         picture = charts.heat_map(run.intended[rows] / 1e6, run.latency_ms[rows], _begins_s(run))
         figures.append(
@@ -174,7 +175,9 @@ def _charts(run: Run, report: Report) -> str:
 
 
 def _begins_s(run: Run) -> dict[str, float]:
-    """When each part of the run began, by the name that a reader knows it by."""
+    """When each part of the run began, by the name that a reader knows it by. A capture has none."""
+    if run.rows(CAPTURE).any():
+        return {}
     return {
         name: float(run.intended[run.rows(phase)].min()) / 1e6
         for phase, name in _PARTS.items()

@@ -8,7 +8,7 @@ from zerolayer.check.figures import Level
 from zerolayer.check.findings import INVALID, PASS, Finding
 from zerolayer.check.report import Report
 from zerolayer.check.run_file import Run
-from zerolayer.check.statistics import Estimate
+from zerolayer.check.statistics import Estimate, quantile
 
 Rows = list[tuple[str, str]]
 
@@ -51,16 +51,9 @@ def verdict(report: Report) -> str:
 
 def summary(run: Run, report: Report) -> Rows:
     """The figures that stand above everything: label and text."""
-    lag = report.lag
     rows: Rows = [
         ("target", f"{run.target.address} ({run.target.api}{_named(run)})"),
-        (
-            "client lag",
-            (
-                f"P99 timer {show(lag.timer)}; send {show(lag.send)}; read {show(lag.read)}; "
-                f"limit {lag.limit_ms:.2f} ms: {'ok' if lag.valid else 'TOO LATE TO JUDGE'}"
-            ),
-        ),
+        _waits(run) if run.target.api == "capture" else _own_lag(report),
         ("S0 (unloaded)", f"{show(report.s0)}, spread {show(report.s0_spread)}"),
     ]
     if report.prompt_tokens.n:
@@ -86,6 +79,19 @@ def summary(run: Run, report: Report) -> Rows:
     if report.pulses:
         rows.append(("seen up to", _reach(run, report)))
     return rows
+
+
+def _own_lag(report: Report) -> tuple[str, str]:
+    lag = report.lag
+    state = "ok" if lag.valid else "TOO LATE TO JUDGE"
+    told = f"P99 timer {show(lag.timer)}; send {show(lag.send)}; read {show(lag.read)}; limit {lag.limit_ms:.2f} ms"
+    return "client lag", f"{told}: {state}"
+
+
+def _waits(run: Run) -> tuple[str, str]:
+    """Of a capture: from a request's last packet to the reply's first, whatever else ran."""
+    waits = run.latency_ms[run.served]
+    return "request to reply", "; ".join(f"P{q} {show(quantile(waits, q / 100))}" for q in (50, 90, 99))
 
 
 def _reach(run: Run, report: Report) -> str:

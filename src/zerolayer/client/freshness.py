@@ -22,10 +22,13 @@ _NS_PER_MS = 1_000_000
 
 @dataclass(frozen=True)
 class Stamps:
-    """When an input was made and when it reached this process, both Unix milliseconds, and how old it may be."""
+    """When an input was made and when it reached this process, both Unix milliseconds, and how old it may be.
 
-    event_time_ms: int
-    ingest_time_ms: int | None = None
+    Parts of a millisecond, as ``time.time() * 1000`` has them, are left out on the way.
+    """
+
+    event_time_ms: float
+    ingest_time_ms: float | None = None
     max_age_ms: int | None = None
 
     def headers(self) -> dict[str, str]:
@@ -35,7 +38,7 @@ class Stamps:
             "x-zl-ingest-time-ms": self.ingest_time_ms,
             "x-zl-max-age-ms": self.max_age_ms,
         }
-        return {name: str(value) for name, value in given.items() if value is not None}
+        return {name: str(int(value)) for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def judge(policy: Policy[T], age_ms: int, waited_ms: int) -> Verdict:
 class Input(Generic[T]):
     """A source of values: ``read`` gives the newest one and when it was made, in Unix milliseconds."""
 
-    read: Callable[[], tuple[T, int]]
+    read: Callable[[], tuple[T, float]]
     policy: Policy[T]
     clocks: Clocks = field(default_factory=Clocks)
     waits: int = 0
@@ -103,7 +106,8 @@ class Input(Generic[T]):
         policy, clocks = self.policy, self.clocks
         begun_ns = clocks.monotonic_ns()
         while True:
-            value, event_ms = self.read()
+            value, made_ms = self.read()
+            event_ms = int(made_ms)
             now_ms = clocks.wall_ns() // _NS_PER_MS
             age_ms = now_ms - event_ms
             waited_ms = (clocks.monotonic_ns() - begun_ns) // _NS_PER_MS

@@ -31,6 +31,7 @@ class EventReader:
         """Take in ``data``; return the events completed. Raises ``BadReply`` over ``EVENT_BYTES`` in an event."""
         if self._after_return and data.startswith(b"\n"):
             data = data[1:]  # the second half of a CR LF pair that came in two pieces
+            self._after_return = False
         if data:
             self._after_return = data.endswith(b"\r")
         lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")

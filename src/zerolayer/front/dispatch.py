@@ -57,6 +57,11 @@ class Running(Rider, ABC):
         """Whether its tokens may come so far apart."""
         return True
 
+    @property
+    @abstractmethod
+    def left(self) -> int:
+        """Tokens that it has before it; more than any answer has while its prompt is read."""
+
     @abstractmethod
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token and write at most once. True when the reply is complete."""
@@ -106,6 +111,10 @@ class Dispatcher:
     def bears(self, gap_ns: int) -> bool:
         """Whether the tokens of all that run may come so far apart."""
         return all(running is None or running.bears(gap_ns) for running in self._running)
+
+    def left(self) -> list[int]:
+        """Tokens that each request in a slot has before it."""
+        return [running.left for running in self._running[: self._slots.slots] if running is not None]
 
     def since_ns(self) -> list[int]:
         """By slot, when the first byte of its request was read; 0 where none is running."""

@@ -79,6 +79,8 @@ class Drafts:
 class Draft(Running):
     """One that is being read; a ``dispatch.Running``. It is in no latency that is measured: it waits by design."""
 
+    left = 0
+
     def __init__(
         self,
         exchange: Exchange,

@@ -56,6 +56,7 @@ class Pace:
         if not self._guard.slots.confirmed:
             self._admission.rest()
         self._dispatcher.expire(report.ended_ns)
+        self._admission.foresee(self._dispatcher.left(), len(self.held))
         if self.held:
             self.held.wake()
         self._turns.step_ended()

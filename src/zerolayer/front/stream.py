@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,7 @@ from zerolayer.observe.stages import Stage
 from zerolayer.wire.schema import Account, FinishReason, Usage
 
 _NS = 1e-9
+_UNREAD: Final = 1 << 31  # more tokens than any answer has
 
 
 class Form(Protocol):
@@ -93,6 +94,12 @@ class Reply(Running):
     def bears(self, gap_ns: int) -> bool:
         """Whether its client allows so long between two tokens, and before the first one if that has not come."""
         return gap_ns <= (self._gap_ns if self._last_token_ns else min(self._gap_ns, self._first_token_ns))
+
+    @property
+    def left(self) -> int:
+        """Tokens that it has before it; an end that its text may bring sooner is not foreseen."""
+        done = self._transcript.completion_tokens
+        return self._applied.max_tokens - done if done else _UNREAD
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""

@@ -154,7 +154,7 @@ class Guard:
         contract = self.admission.promised(self._limits)
         limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=contract)
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
-        key = request.route.encode() + sha256(body)
+        key = (request.route, sha256(body))  # the same in another process
         verdict = self.freshness.judge(stamps, wall_ms)
         return Arrival(limits, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 

@@ -76,8 +76,8 @@ class NativeEngine:
         """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
 
         ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output,
-        ``fine`` with more bits where inputs are large (native/kernels.hpp; without, to see what that changes).
-        ``bloom``: a slot keeps the tokens for the repetition penalty in a Bloom filter instead of a set of bits.
+        ``fine`` with more bits where inputs are large (native/kernels.hpp). ``bloom``: a slot keeps the tokens for the
+        repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept; one salt fills at
         most ``salt_share`` of them. ``stop_ids`` end a generation unless it asks to ignore them. ``cores`` pins the
         workers, all threads but the one that calls ``step``. Raises ``StartupError`` without memory or kernel set.
@@ -94,8 +94,7 @@ class NativeEngine:
             ) from None
         except (RuntimeError, MemoryError):
             raise _no_memory(slots, slot_tokens) from None
-        refused = native.pin(cores) if cores else 0
-        pinning = (pinning_refused(refused),) if refused else ()
+        pinning = _pin(native, cores)
         info = EngineInfo(
             engine="native",
             kernels=name,
@@ -262,6 +261,12 @@ class NativeEngine:
         out = np.empty((len(token_ids), self._info.vocabulary), dtype=np.float32)
         self._live.logits(array(_INT32, token_ids), out)
         return out
+
+
+def _pin(native: _native.Engine, cores: Sequence[int]) -> tuple[str, ...]:
+    """What to tell of it: nothing where the system allowed it."""
+    refused = native.pin(cores) if cores else 0
+    return (pinning_refused(refused),) if refused else ()
 
 
 def _no_memory(slots: int, slot_tokens: int) -> StartupError:

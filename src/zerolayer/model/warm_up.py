@@ -22,6 +22,7 @@ _TOKENS: Final = 1 + _TRIES + 2 + 2  # of the prompt, and of each kind of step
 _LEAST_SHARE: Final = 0.3  # a quarter of the tokens, and their logits
 _MARGIN: Final = 1.25  # on the share of a chunk that is scored, which few steps say
 _ALIKE: Final = 1.25  # two steps within this of each other are what the engine takes; longer ones were disturbed
+_CHECKS: Final = 8  # steps of one slot
 _SAME: Final = 1.5  # a step of one slot within this of the one that was kept: the machine is as it was
 
 
@@ -50,16 +51,19 @@ def measure(
 
 
 def _still(engine: Engine, times: StepTimes, clock_ns: Callable[[], int], turn: Turn) -> bool:
-    now = _alone_ns(engine, clock_ns, turn)
+    """Whether a step of one slot takes what it took: the first that does will do, as others may be disturbed."""
+    now = _alone_ns(engine, clock_ns, turn, int(_SAME * times.alone_ns))
     return now <= _SAME * times.alone_ns and times.alone_ns <= _SAME * now
 
 
-def _alone_ns(engine: Engine, clock_ns: Callable[[], int], turn: Turn) -> int:
-    """The shortest of a few steps of one slot."""
+def _alone_ns(engine: Engine, clock_ns: Callable[[], int], turn: Turn, short_ns: int = 0) -> int:
+    """The shortest of a few steps of one slot; none is run after one of ``short_ns`` or less."""
     _open(engine, 0, 1)
     with turn:
         engine.step(StepPlan((), 0, 1))
-    taken = _tried(lambda: engine.step(StepPlan((0,))), clock_ns, turn, _TRIES)
+    taken: list[int] = []
+    while len(taken) < _CHECKS and (not taken or taken[-1] > short_ns):
+        taken += _tried(lambda: engine.step(StepPlan((0,))), clock_ns, turn, 1)
     engine.close(0)
     return max(1, min(taken))
 

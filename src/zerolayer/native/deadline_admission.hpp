@@ -104,10 +104,12 @@ class Admission {
 
   // The slot of a held client as soon as there is one, or -1. Adds to `no_shows`.
   //
-  // Where others have only their last tokens before them, whoever can wait for these is held: its prompt would keep each of them up for a
-  // chunk, and it waits for some quick steps. Until `latest_ns` all bounds have room for that.
+  // Where others have only their last tokens before them, whoever can wait for these is held if its prompt would keep them up for longer
+  // than it waits for a step. Until `latest_ns` all bounds have room for that.
   int resume(Booking& booking, Ns now, int& no_shows) {
-    if (now < booking.start_ns || (ends_soon && now + calendar_->prices.stall_ns < booking.latest_ns())) return -1;
+    const Prices& prices = calendar_->prices;
+    const bool waits = ends_soon && booking.work.chunk_ns > prices.step_ns && now + prices.stall_ns < booking.latest_ns();
+    if (now < booking.start_ns || waits) return -1;
     no_shows += sweep(now);
     const int slot = calendar_->redeem(booking, now);
     if (slot < 0) return -1;

@@ -30,8 +30,16 @@ inline int64_t number_of(nanobind::handle value) {
 // A name of whoever asks, or of a request: of whatever kind, and never the same as one of another kind.
 inline std::string name_of(nanobind::handle name) {
   if (PyBytes_Check(name.ptr())) return std::string(1, 'b').append(PyBytes_AS_STRING(name.ptr()), size_t(PyBytes_GET_SIZE(name.ptr())));
+  if (PyTuple_Check(name.ptr())) {  // of names, each behind its length
+    std::string parts(1, '(');
+    for (nanobind::handle each : nanobind::borrow<nanobind::tuple>(name)) {
+      const std::string part = name_of(each);
+      parts.append(std::to_string(part.size())).append(1, ':').append(part);
+    }
+    return parts;
+  }
   if (PyLong_Check(name.ptr())) return "i" + std::to_string(number_of(name));
-  if (!PyUnicode_Check(name.ptr())) throw nanobind::type_error("a name is text, bytes or a number");
+  if (!PyUnicode_Check(name.ptr())) throw nanobind::type_error("a name is text, bytes, a number, or names");
   Py_ssize_t size;
   if (const char* data = PyUnicode_AsUTF8AndSize(name.ptr(), &size)) return std::string(1, 't').append(data, size_t(size));
   PyErr_Clear();  // halves of surrogate pairs
@@ -46,6 +54,15 @@ inline nanobind::object named(const std::string& name) {
   const char* data = name.data() + 1;
   const auto size = Py_ssize_t(name.size() - 1);
   if (name[0] == 'b') return nanobind::bytes(data, size_t(size));
+  if (name[0] == '(') {
+    nanobind::list parts;
+    for (size_t at = 1; at < name.size();) {
+      const size_t colon = name.find(':', at), size = std::stoul(name.substr(at, colon - at));
+      parts.append(named(name.substr(colon + 1, size)));
+      at = colon + 1 + size;
+    }
+    return nanobind::tuple(parts);
+  }
   if (name[0] == 'i') return nanobind::steal(PyLong_FromString(data, nullptr, 10));
   return nanobind::steal(PyUnicode_DecodeUTF8(data, size, "surrogatepass"));
 }

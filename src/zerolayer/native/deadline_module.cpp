@@ -125,7 +125,7 @@ void bind_admission(nb::module_& m) {
       .def_ro("lapsed", &Attendance::lapsed)
       .def("seen", [](const Attendance& self) {
         nb::list seen;
-        for (const auto& [credential, kept, lapsed] : self.seen()) seen.append(nb::make_tuple(named(credential), kept, lapsed));
+        for (const auto& [credential, kept, lapsed] : self.seen()) seen.append(nb::make_tuple(named(credential), nb::make_tuple(kept, lapsed)));
         return seen;
       })
       .def("remember", [](Attendance& self, nb::handle credential, double kept, double lapsed) { self.remember(name_of(credential), kept, lapsed); })
@@ -135,7 +135,7 @@ void bind_admission(nb::module_& m) {
   nb::class_<Tickets>(m, "Tickets", nb::is_final())
       .def("__init__", [](Tickets* self, Ns grace_ns, nb::callable urandom) { new (self) Tickets(grace_ns, Draws(urandom)); })
       .def("__len__", &Tickets::size)
-      .def("all", &Tickets::all)
+      .def("__iter__", [](const Tickets& self) { return nb::iter(nb::cast(self.all())); })
       .def("of", [](const Tickets& self, nb::handle credential) { return self.of(name_of(credential)); })
       .def("of_ticket", [](const Tickets& self, const std::string& ticket, nb::handle credential) { return self.of_ticket(ticket, name_of(credential)); })
       .def("add", [](Tickets& self, const Held& booking, const Asker& asker, nb::handle key) { self.add(booking, asker, name_of(key)); })

@@ -225,12 +225,17 @@ class Simulation:
                 if self.now > client.admitted_ns + client.limits.first_token_ns:
                     self.broken.append(f"{client.name}: its first token was late")
                 self._token(prefill)
+        left = [each.client.work.tokens - each.tokens for each in self._slots.values() if each.tokens]
+        self.admission.foresee(left, len(self._held))
         self._wake()
         self._step()
 
     def observe(self, prefill: int, decode: list[int]) -> None:
         """Report a step."""
-        self.admission.on_step(self.now - 1, self.now, decode_rows=len(decode), prefill_slot=prefill, prefill_tokens=1)
+        tokens = 1 if prefill >= 0 else 0
+        self.admission.on_step(
+            self.now - 1, self.now, decode_rows=len(decode), prefill_slot=prefill, prefill_tokens=tokens
+        )
 
     def _token(self, slot: int) -> None:
         running = self._slots[slot]

@@ -12,6 +12,7 @@ from zerolayer.model.cost import Prices
 
 PULSE = 64
 BUNDLED = Engine()
+LEAN = Engine(one=3.6, full=19.5, chunk=62.0)  # the bundled model's later figures
 QUICK = Engine(one=5.0, full=5.3, chunk=3.0)
 
 
@@ -53,6 +54,16 @@ def test_who_is_promised_more_than_it_needs_is_served_in_reasonable_time_too():
 @pytest.mark.parametrize("engine", [BUNDLED, QUICK])
 def test_those_of_a_pulse_that_are_admitted_take_about_as_long_as_each_other(engine):
     assert _ratio([client for client in _pulse(engine).done if not client.refusals]) < 1.3
+
+
+def test_those_admitted_at_once_end_before_the_prompts_of_who_is_booked_after_them_are_read():
+    """The last ends at most 1.2 * 15 prompts after the first, and the median takes at most 1.5 * T(16) / T(1) * S0."""
+    engine = LEAN
+    first = [client for client in _pulse(engine).done if not client.refusals]
+    ends, prompt_ms = [client.ended_ns / MS for client in first], engine.step_ms(0, 1)
+    whole_ms = [(client.ended_ns - client.admitted_ns) / MS for client in first]
+    assert max(ends) - min(ends) < 0.5 * 1.2 * 15 * prompt_ms
+    assert statistics.median(whole_ms) < 1.5 * engine.full / engine.one * (prompt_ms + 63 * engine.one)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

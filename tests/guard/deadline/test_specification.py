@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ COUNTS = st.integers(0, 9)
 CLAIMS = ["claim", "claim", "confirm", "confirm", "step", "step", "step", "release", "ending", "skip"]
 PLANS = ["book", "book", "book", "void", "redeem", "redeem", "tell", "in the way"]
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from([*CLAIMS, *PLANS, "price", "wait"]), COUNTS, COUNTS, COUNTS), max_size=120
+    st.tuples(st.sampled_from([*CLAIMS, *PLANS, "price", "wait"]), COUNTS, COUNTS, COUNTS), min_size=40, max_size=120
 )
 FIELDS = ["start_ns", "slot", "steps", "typical_ns", "need_ns", "weight_ns", "single_ns", "hold_ns", "waits_ns"]
 FLAGS = ["strict", "soft", "held"]
@@ -143,7 +144,7 @@ class Pair:
         self.ask(lambda calendar, _: calendar.release(slot))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 6), PRICES, st.integers(0, 1), OPERATIONS)
 def test_the_calendar_answers_as_specified_whatever_is_done_to_it(slots, prices, reserved, operations):
     pair = Pair(slots, prices, reserved)
@@ -184,6 +185,37 @@ def test_admission_decides_as_specified(prices, arrivals, seed, lazy, reserved, 
             full = prices.chunk_ns[-1]
             work = Work(chunks, chunks * full, full, tokens)
             simulation.arrive(Client(name, work, limits, late, stops, tier), when)
+        simulation.run()
+        runs.append((_fates(simulation), simulation.broken))
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_long_overload_by_clients_of_all_kinds_goes_as_specified(seed):
+    dice = random.Random(seed)
+    step, chunk = dice.randint(1, 10), dice.randint(0, 40)
+    prices = Prices(step * MS, (0, chunk * MS), dice.randint(0, 30) * MS, 1 + dice.random() / 2, (step + chunk) * MS)
+    clients = []
+    for number in range(300):
+        chunks, tokens = dice.randint(1, 3), dice.choice([dice.randint(1, 40), 200])
+        name = 7 * number + dice.randint(0, 2)  # of three senders
+        work = Work(chunks, chunks * chunk * MS, chunk * MS, tokens)
+        limits = dice.choice([LIMITS, Limits(900 * MS, 250 * MS, 3_000 * MS), Limits(5_000 * MS, 20 * MS, 60_000 * MS)])
+        late, stops = (
+            dice.choice([None, 0, 2 * MS, dice.randint(0, 20) * MS // 2, 200 * MS]),
+            dice.choice([None, None, 5]),
+        )
+        clients.append((name, work, limits, late, stops, dice.choice(list(Tier)), dice.randint(1, 5)))
+    gaps = [int(dice.expovariate(1) * 12 * step * MS / 4) for _ in clients]
+    runs = []
+    for kind in (Simulation, Specified):
+        simulation = kind(SLOTS, prices, seed, lazy=0.7, reserved=seed % 2)
+        for _ in range(12):
+            simulation.admission.attendance.stayed_away(0)
+        when = simulation.now
+        for gap, client in zip(gaps, clients, strict=True):
+            when += gap
+            simulation.arrive(Client(*client), when)
         simulation.run()
         runs.append((_fates(simulation), simulation.broken))
     assert runs[0] == runs[1]

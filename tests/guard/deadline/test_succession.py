@@ -12,7 +12,7 @@ from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
-from zerolayer.guard.deadline.succession import Engagements, Predecessor, engagements, take_on
+from zerolayer.guard.deadline.succession import Engagements, Predecessor, engagements, take_on, typical_ends
 from zerolayer.guard.deadline.tickets import Asker
 from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
@@ -61,9 +61,8 @@ class Process:
             assert isinstance(granted, Grant)
             self.calendar.confirm(granted.slot, self.work(100, 200))
 
-    def ends(self) -> list[int]:
-        self.calendar.is_feasible()
-        return [ends[0] for ends in self.calendar.ends() if ends is not None]
+    def ends(self) -> tuple[int, ...]:
+        return typical_ends(self.calendar, self.prices, self.now)
 
 
 def hand_over(old: Process, new: Process) -> None:
@@ -100,7 +99,7 @@ def test_a_ticket_is_worth_as_much_over_there():
     old.fill()
     refusal = old.ask(b"later", asker=Asker("alice", retry=False))
     hand_over(old, new)
-    assert [booking.ticket for booking in new.admission.tickets.all()] == [refusal.ticket]
+    assert [booking.ticket for booking in new.admission.tickets] == [refusal.ticket]
 
 
 def test_nobody_else_gets_the_slot_meanwhile():

@@ -56,7 +56,7 @@ def test_equal_requests_are_a_multiset():
 def test_a_ticket_tells_nothing_about_the_next_one():
     """Whoever shares an address, as behind one proxy, might else give back what others wait for."""
     tickets = _tickets(START, START + 5 * MS)
-    first, second = (booking.ticket for booking in tickets.all())
+    first, second = (booking.ticket for booking in tickets)
     assert first[:4] != second[:4]
     assert len(first) == len(second) == 12
 

@@ -1,6 +1,6 @@
 """The calendar, admission and nodes on paper, compiled; implemented in src/zerolayer/native/deadline_module.cpp."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from zerolayer.guard.deadline.admission import Wish
 from zerolayer.guard.deadline.booking import Terms, Work
@@ -151,7 +151,7 @@ class Attendance:
     def stayed_away(self, credential: Name, /) -> None:
         """A booking lapsed."""
 
-    def seen(self) -> list[tuple[Name, float, float]]:
+    def seen(self) -> list[tuple[Name, tuple[float, float]]]:
         """Kept and lapsed bookings by sender, the last that changed at the end."""
 
     def remember(self, credential: Name, kept: float, lapsed: float, /) -> None:
@@ -162,7 +162,7 @@ class Tickets:
 
     def __init__(self, grace_ns: int, urandom: Callable[[int], bytes], /) -> None: ...
     def __len__(self) -> int: ...
-    def all(self) -> list[Booking]: ...
+    def __iter__(self) -> Iterator[Booking]: ...
     def of(self, credential: Name, /) -> int:
         """How many bookings a sender holds."""
 

@@ -8,7 +8,7 @@ decisions are ``native/deadline_admission.hpp``'s, together with the calendar; h
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from zerolayer.guard.deadline.booking import JOIN_STEPS, NEVER, Booking, Terms, 
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.guard.deadline.limits import Limits
+from zerolayer.guard.deadline.tail import is_worth_waiting
 from zerolayer.guard.deadline.tickets import Asker, Name
 from zerolayer.model.cost import CostTable, Prices
 from zerolayer.observe.promises import Promises
@@ -75,6 +76,7 @@ class Admission:
         self._clock_ns = clock_ns
         self._message = message
         self._last_border = 0
+        self._decode_ns = 0  # of the last step that carried no chunk
         self._promised_at: Prices | None = None  # the last answer of ``promised``, and to what
         self._promised_of = self._promised = Limits(0, 0, 0)
 
@@ -95,15 +97,6 @@ class Admission:
     @told_ns.setter
     def told_ns(self, told_ns: int) -> None:
         self._core.told_ns = told_ns
-
-    @property
-    def ends_soon(self) -> bool:
-        """Whether somebody who runs has only its last tokens before it: booked clients who can wait for it are held."""
-        return self._core.ends_soon
-
-    @ends_soon.setter
-    def ends_soon(self, ends_soon: bool) -> None:
-        self._core.ends_soon = ends_soon
 
     def promised(self, contract: Limits) -> Limits:
         """The contract's limits, as far as this machine can keep them: for requests that set none of their own.
@@ -224,6 +217,13 @@ class Admission:
         self._cost.observe(decode_rows=decode_rows, prefill_tokens=prefill_tokens, elapsed_ns=elapsed)
         self.calendar.on_step(prefill_slot, ended_ns)
         self._last_border = ended_ns
+        if not prefill_tokens:
+            self._decode_ns = elapsed
+
+    def foresee(self, left: Sequence[int], held: int) -> None:
+        """After a step: the tokens that each who decodes has before it, and how many are held. See ``tail.py``."""
+        chunk_ns = self._cost.prices().chunk_ns[-1]
+        self._core.ends_soon = is_worth_waiting(left, held, self._decode_ns, chunk_ns)
 
     def rest(self) -> None:
         """The engine has no work left: the next step does not follow on the last one."""

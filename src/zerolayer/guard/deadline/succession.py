@@ -59,7 +59,7 @@ class Engagements(msgspec.Struct, frozen=True):
 def engagements(admission: Admission, chunk_tokens: int) -> Engagements:
     """What the next process goes on with."""
     seen = admission.attendance.seen()
-    known = tuple((_spelled(who), kept, lapsed) for who, kept, lapsed in seen if isinstance(who, (str, bytes)))
+    known = tuple((_spelled(who), kept, lapsed) for who, (kept, lapsed) in seen if isinstance(who, (str, bytes)))
     return Engagements(promises(admission, chunk_tokens), known, admission.told_ns)
 
 
@@ -131,10 +131,17 @@ def _prompt_tokens(work: Work, chunk_tokens: int) -> int:
     return max(1, (work.chunks - 1) * chunk_tokens + -int(-last * chunk_tokens // 1))
 
 
+def typical_ends(calendar: Calendar, prices: Prices, now_ns: int) -> tuple[int, ...]:
+    """When what runs ends as a rule; monotonic nanoseconds."""
+    calendar.is_feasible()  # which also brings the bounds up to date
+    return tuple(now_ns + max(0, int((ends[0] - now_ns) / prices.rate)) for ends in calendar.ends() if ends is not None)
+
+
 class Predecessor:
     """Slots that stay taken here while the process before this one still uses as many of its own.
 
-    They are claimed and never given to the engine. ``update`` is called often, with the bounds of what runs there.
+    They are claimed and never given to the engine, which has slots of its own: what they hold back is time of the cores
+    that both engines share, so that typical ends will do. ``update`` is called often.
     """
 
     def __init__(self, calendar: Calendar, prices: Callable[[], Prices]) -> None:
@@ -148,7 +155,7 @@ class Predecessor:
         return len(self._slots)
 
     def update(self, ends_ns: Sequence[int], now_ns: int) -> None:
-        """What runs over there ends at these times at the latest, monotonic nanoseconds."""
+        """What runs over there ends at these times, as a rule; monotonic nanoseconds."""
         calendar, prices = self._calendar, self._prices()
         for slot in self._slots:
             calendar.release(slot)
@@ -156,7 +163,7 @@ class Predecessor:
         if not calendar.confirmed:
             calendar.on_step(-1, now_ns, 0)  # bounds count from here, as no step of our own says how late it is
         for end_ns in sorted(ends_ns, reverse=True):
-            steps = max(1, -(-(end_ns - now_ns - prices.reserve_ns) // max(1, prices.step_ns)))
+            steps = max(1, -int(-(end_ns - now_ns) * prices.rate // max(1, prices.step_ns)))
             terms = Terms(now_ns, LONG_NS, LONG_NS, LONG_NS, urgent=True)
             slot = calendar.claim(Work(0, 0, 0, steps), terms)
             if slot >= 0:

@@ -14,7 +14,7 @@ import msgspec
 _ATTEMPTS: Final = 2  # retries that stock SDKs make
 _GRPC_ATTEMPTS: Final = 4  # and gRPC, at most
 
-Name = str | bytes | int
+Name = str | bytes | int | tuple["Name", ...]
 """Of a sender, or of a request."""
 
 

@@ -39,10 +39,10 @@ def hand_over(old: ModelRoom, new: ModelRoom) -> tuple[int, int]:
     They are priced anew: where the new model is slower, a start that has to be later is told when its client comes.
     """
     was, now, more = old.admission, new.admission, _more_tokens(old, new)
-    for sender, kept, lapsed in was.attendance.seen():
+    for sender, (kept, lapsed) in was.attendance.seen():
         now.attendance.remember(sender, kept, lapsed)
     now.heard_ns, now.told_ns = was.heard_ns, was.told_ns
-    here = sorted(was.tickets.all(), key=lambda booking: booking.start_ns)
+    here = sorted(was.tickets, key=lambda booking: booking.start_ns)
     fitted = 0
     for booking in here:
         promised = (booking.work, booking.terms, booking.start_ns, booking.soft, booking.key, booking.ticket)

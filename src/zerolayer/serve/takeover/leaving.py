@@ -14,7 +14,7 @@ from typing import Final
 from zerolayer.errors import Unavailable
 from zerolayer.front import moving
 from zerolayer.guard.budget.succession import Bequest, Settled
-from zerolayer.guard.deadline.succession import Engagements, engagements, take_on
+from zerolayer.guard.deadline.succession import Engagements, engagements, take_on, typical_ends
 from zerolayer.serve.takeover.messages import MOST_DESCRIPTORS, Estate
 from zerolayer.serve.takeover.service import Service
 
@@ -70,7 +70,7 @@ class Leaving:
         server, self._left_ns = self._server, time.monotonic_ns()
         if self._bequest is not None:
             self._bequest.begin()
-        for booking in server.room.admission.tickets.all():
+        for booking in server.room.admission.tickets:
             if not booking.held:
                 server.room.admission.void(booking)
         server.room.pace.deafen(None)
@@ -90,10 +90,8 @@ class Leaving:
                 connection.drain()
 
     def ends_ns(self) -> tuple[int, ...]:
-        """Bounds of the ends of what runs."""
-        calendar = self._server.room.admission.calendar
-        calendar.is_feasible()  # which also brings them up to date
-        return tuple(ends[0] for ends in calendar.ends() if ends is not None)
+        """When what runs ends, as a rule."""
+        return typical_ends(self._server.room.admission.calendar, self._server.room.cost.prices(), time.monotonic_ns())
 
     def quiet(self, now_ns: int) -> bool:
         """Whether nothing is answered any more. Connections that cannot move may bring a last request for a moment."""

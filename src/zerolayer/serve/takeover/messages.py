@@ -67,7 +67,7 @@ class Estate(msgspec.Struct, frozen=True, tag="estate"):
     listeners: tuple[str, ...]
     engagements: Engagements
     legacies: tuple[Legacy, ...]
-    ends_ns: tuple[int, ...]  # bounds of what still runs in the old one's slots
+    ends_ns: tuple[int, ...]  # of what still runs in the old one's slots, as a rule
     asked_ns: int  # whoever came after that was not read
 
 
@@ -87,7 +87,7 @@ class Connections(msgspec.Struct, frozen=True, tag="connections"):
 
 
 class Slots(msgspec.Struct, frozen=True, tag="slots"):
-    """What still runs over there: bounds of the ends."""
+    """When what still runs over there ends, as a rule."""
 
     ends_ns: tuple[int, ...]
 

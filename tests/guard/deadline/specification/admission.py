@@ -6,7 +6,7 @@ client that comes a moment early or finds its slot not quite free; it holds a pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,6 +17,7 @@ from specification.tickets import EARLY_NS, Asker, Tickets
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.admission import Grant, Wish
 from zerolayer.guard.deadline.limits import Limits
+from zerolayer.guard.deadline.tail import is_worth_waiting
 from zerolayer.model.cost import CostTable
 from zerolayer.observe.promises import Promises
 from zerolayer.wire.schema import Tier
@@ -44,6 +45,8 @@ class Admission:
         self.calendar = calendar
         self.attendance = Attendance()
         self.heard_ns: int | None = None  # whoever came before that has been asked for; None: whoever has come
+        self.ends_soon = False  # those who run end so soon that prompts are better read after that
+        self._decode_ns = 0  # of the last step that carried no chunk
         self.tickets = Tickets(calendar.grace_ns)
         self._promises = promises or Promises()
         self._cost = cost
@@ -88,7 +91,10 @@ class Admission:
     def resume(self, booking: Booking) -> Grant | None:
         """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
         now = self._clock_ns()
-        if now < booking.start_ns:
+        prices = self._cost.prices()
+        longer = booking.work.chunk_ns > prices.step_ns  # it would keep others up for longer than it waits for a step
+        waits = self.ends_soon and longer and now + prices.stall_ns < booking.latest_ns
+        if now < booking.start_ns or waits:
             return None
         self.sweep(now)
         slot = self.calendar.redeem(booking)
@@ -142,6 +148,13 @@ class Admission:
         self._cost.observe(decode_rows=decode_rows, prefill_tokens=prefill_tokens, elapsed_ns=elapsed)
         self.calendar.on_step(prefill_slot, ended_ns)
         self._last_border = ended_ns
+        if not prefill_tokens:
+            self._decode_ns = elapsed
+
+    def foresee(self, left: Sequence[int], held: int) -> None:
+        """After a step: the tokens that each who decodes has before it, and how many are held."""
+        chunk_ns = self._cost.prices().chunk_ns[-1]
+        self.ends_soon = is_worth_waiting(left, held, self._decode_ns, chunk_ns)
 
     def rest(self) -> None:
         """The engine has no work left: the next step does not follow on the last one."""
