@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,6 +87,7 @@ class Server:
         self.keyring = build_keyring(contract, self._clock_ns, self._helper)
         self.book = BudgetBook(contract, self._clock_ns, self._helper, contract.listen.port)
         self._compiler = ThreadPoolExecutor(1, "zerolayer-grammar")
+        self._prepared: Future[None] | None = None
         self._build_engine_side(contract, loaded, watchdog)
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.held = HeldClients(self.guard, self._clock_ns, self._loop)
@@ -151,6 +152,11 @@ class Server:
         self.dispatcher = Dispatcher(self.slots, self.steps, self.metrics, self.glue, charges, self.admission.drafts)
         watchdog = watchdog or Watchdog(self.cost.mixed_bound_ns)
         self._supervisor = Supervisor(self.guard, self.dispatcher, self.steps, self.heartbeat, watchdog, self.recorder)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether what is done once, in the first moment without requests, is done."""
+        return self._prepared is not None and self._prepared.done()
 
     @property
     def port(self) -> int:
@@ -333,7 +339,7 @@ class Server:
         if self.slots.taken:
             self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
         else:
-            self._compiler.submit(self.loaded.grammars.prepare)
+            self._prepared = self._compiler.submit(self.loaded.grammars.prepare)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""
