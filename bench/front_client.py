@@ -178,7 +178,7 @@ class _Http2Connection(Connection):
         self.send(_PREFACE + frame(_SETTINGS, 0, 0, settings) + grow)
 
     def frames(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """Kind, flags, stream and payload of what has arrived whole; steering frames are answered here."""
+        """Kind, flags, stream and payload of what has arrived whole; control frames are answered here."""
         data = self.buffer + self.receive()
         at = 0
         while len(data) - at >= 9:

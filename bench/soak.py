@@ -74,6 +74,8 @@ async def soak(model: Any, folder: Path, requests: int, progress: Callable[[int,
     given = msgspec.structs.replace(given, tenants=tenants, context=context)
     async with running(given, model) as server:
         await clients(server, min(WARM, requests), progress)
+        while not server.prepared:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
         before = await look(server)
         started = time.monotonic()
         await clients(server, requests // 2, progress)

@@ -12,19 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerolayer import cli
-from zerolayer.check.cost_table import Cost
+from zerolayer.check.cost_table import Cost, to_toml
 from zerolayer.check.simulate import Demand, durations_ms, find_nodes, rules, simulate
 from zerolayer.model.cost import CostTable
 
 COST = Cost(name="toy", slots=2, decode_ms=10.0, mixed_ms=20.0, chunk_tokens=100, slot_tokens=1000, price_per_hour=3.6)
-TABLE = """name = "toy"
-slots = 2
-decode_ms = 10
-mixed_ms = 20
-chunk_tokens = 100
-slot_tokens = 1000
-price_per_hour = 3.6
-"""
+TABLE = to_toml(COST)
 
 
 def arrivals(*at_ms: float, prompt: int = 100, output: int = 9) -> Demand:
@@ -133,7 +126,7 @@ def files(tmp_path: Path) -> list[str]:
     lines = [json.dumps({"timestamp": i * 5, "input_length": 100, "output_length": 9}) for i in range(100)]
     (tmp_path / "trace.jsonl").write_text("\n".join(lines))
     (tmp_path / "toy.toml").write_text(TABLE)
-    (tmp_path / "fast.toml").write_text(TABLE.replace("toy", "fast").replace("= 10\n", "= 5\n").replace("3.6", "9"))
+    (tmp_path / "fast.toml").write_text(TABLE.replace("toy", "fast").replace("= 10.0\n", "= 5.0\n").replace("3.6", "9"))
     return [
         "--trace",
         str(tmp_path / "trace.jsonl"),

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 import pytest
 
-from client.nursery import Nursery
+from client.nursery import Nursery, Server
 
 
 class ScriptedServer:
@@ -110,3 +110,12 @@ def nursery() -> Iterator[Nursery]:
     nursery = Nursery("mock:step_us=4000", 4)
     yield nursery
     nursery.close()
+
+
+@pytest.fixture(scope="module")
+def url(nursery: Nursery) -> Iterator[str]:
+    """One of them, for a file of tests."""
+    server = Server(nursery)
+    server.ready()
+    yield server.url
+    server.kill()

@@ -6,12 +6,11 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from client.http2_server import soon
-from client.nursery import Nursery, Server
+from client.nursery import Server
 from zerolayer import AsyncClient, Client
 from zerolayer.client.errors import Refused
 from zerolayer.client.freshness import Stamps
@@ -20,14 +19,6 @@ from zerolayer.client.schema_form import GENERATE, GRPC_GENERATE
 
 HI = [{"role": "user", "content": "Hello there"}]
 PATHS = {"json": CHATS, "auto": GENERATE, "protobuf": GENERATE, "grpc": GRPC_GENERATE}
-
-
-@pytest.fixture(scope="module")
-def url(nursery: Nursery) -> Iterator[str]:
-    server = Server(nursery)
-    server.ready()
-    yield server.url
-    server.kill()
 
 
 def asked(client: Client | AsyncClient) -> list[str]:

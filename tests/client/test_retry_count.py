@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
-from client.nursery import Nursery, Server
 from zerolayer import AsyncClient
 
 HI = [{"role": "user", "content": "Hello there"}]
 MORE_THAN_SLOTS = 9
-
-
-@pytest.fixture(scope="module")
-def url(nursery: Nursery) -> Iterator[str]:
-    server = Server(nursery)
-    server.ready()
-    yield server.url
-    server.kill()
 
 
 def test_a_call_that_was_refused_says_so_when_it_comes_back(scripted, http) -> None:

@@ -11,6 +11,7 @@ from echo_service import NS, chat, expect_soon, get, read_reply
 from zerolayer.errors import StartupError
 from zerolayer.front.listener import affordable_connections, bind
 from zerolayer.front.site import ConnectionLimits
+from zerolayer.model.step_clock import StepReport
 
 
 def test_other_machines_are_kept_out_unless_told_otherwise():
@@ -90,3 +91,21 @@ def test_a_client_that_stops_reading_is_cut_and_its_slot_freed(serve):
         expect_soon(lambda: service.free_slots() == 2, 60)
     page = service.ask(get("/metrics"), service.server.admin_port).body.decode()
     assert 'vllm:request_success_total{model_name="echo",finished_reason="abort"} 1' in page
+
+
+def test_an_engine_that_is_quicker_than_its_reports_are_read_leaves_the_loop_to_others(serve):
+    service = serve()
+    server, endless = service.server, True
+
+    def another(report: StepReport) -> None:
+        if endless:
+            server._reports.append(report)
+
+    server.pace.on_step = another
+    service.on_loop(lambda: another(StepReport(0, 0, "none")))
+    server._bell.ring()
+    try:
+        assert service.ask(get("/livez")).status == 200
+        assert server._reports
+    finally:
+        endless = False

@@ -95,8 +95,8 @@ class Bench:
             plain.compute_ns += core_ns
 
 
-@given(STEPS)
-def test_riding_changes_no_account(steps):
+def after(steps: list[tuple[set[int], set[int], set[int], int, int]]) -> Bench:
+    """A bench on which all of it has happened, and everybody has ended."""
     bench = Bench()
     for coming, ending, chunks, wait_ns, taken_ns in steps:
         for slot in sorted(coming):
@@ -106,6 +106,12 @@ def test_riding_changes_no_account(steps):
             bench.end(slot)
     for slot in range(SLOTS):
         bench.end(slot)
+    return bench
+
+
+@given(STEPS)
+def test_riding_changes_no_account(steps):
+    bench = after(steps)
     for request, plain in bench.ended:
         assert request.stages.spent_ns() == plain.stages.spent_ns()
         assert request.compute_ns == plain.compute_ns
@@ -113,15 +119,7 @@ def test_riding_changes_no_account(steps):
 
 @given(STEPS)
 def test_what_requests_and_nobody_are_charged_is_all_there_was(steps):
-    bench = Bench()
-    for coming, ending, chunks, wait_ns, taken_ns in steps:
-        for slot in sorted(coming):
-            bench.come(slot)
-        bench.step(coming | chunks, wait_ns, taken_ns)
-        for slot in ending:
-            bench.end(slot)
-    for slot in range(SLOTS):
-        bench.end(slot)
+    bench = after(steps)
     told = sum(request.compute_ns for request, _ in bench.ended)
     unrecorded = sum(core_ns for tenant, core_ns in bench.meter.take_unrecorded().items() if tenant != IDLE)
     assert told + unrecorded == sum(bench.meter.totals.values()) - bench.meter.totals[IDLE]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from judges.busy_server import Busy
 from judges.client_environments import said_by_node
 
 pytestmark = pytest.mark.judge
@@ -55,7 +56,8 @@ def test_errors_are_the_client_s_own_classes(said: dict[str, Any]) -> None:
     assert all(error[3] for error in said["errors"].values())
 
 
-def test_a_stream_can_be_aborted(said: dict[str, Any]) -> None:
+def test_a_stream_can_be_aborted(busy: Busy) -> None:
+    said = said_by_node("anthropic_client.mjs", busy.url, "abort")
     assert said["seen"] >= 4
     assert said["aborted"]
 

@@ -13,7 +13,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ ALONE = ("--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount
 STORY = Path(__file__).parent / "cut_story.py"
 PATIENT = RetryPolicy(spare=200)  # a slow machine makes refusals that say nothing about faults
 HOUR_S = 3600
+Counts = tuple[int, int, int]  # calls that were answered, streams that were cut, requests without an answer
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,7 @@ def test_bookings_are_kept_though_the_clock_of_every_node_is_an_hour_off(nodes: 
 def test_a_node_that_is_killed_costs_the_streams_it_cut_and_nothing_is_executed_twice_unnoticed(
     nodes: list[Node],
 ) -> None:
-    async def run() -> tuple[int, int, int]:
+    async def run() -> Counts:
         async with AsyncClient([node.url for node in nodes], retry=PATIENT) as client:
             load = Load(client, expected)
             await load.reach(60)
@@ -120,22 +121,16 @@ def test_a_node_that_is_killed_costs_the_streams_it_cut_and_nothing_is_executed_
             await load.reach(60)
             nodes[0].start()
             await load.reach(5, nodes[0].url)
-            await load.stop()
-            statistics = client.statistics
-            assert (statistics.failed, load.bad, load.wrong) == (0, 0, [])
-            assert load.cut == statistics.cut <= SLOTS
-            return statistics.answered, statistics.cut, statistics.unanswered
+            return await _only_cut(load, client)
 
     expected = asyncio.run(_expected(nodes))
-    before = _executed(nodes)
-    answered, cut, unanswered = asyncio.run(run())
-    assert answered - cut <= _executed(nodes) - before <= answered + unanswered
+    _executes_none_twice(nodes, run)
 
 
 def test_a_node_that_hangs_costs_the_streams_it_held_and_nothing_is_executed_twice_unnoticed(nodes: list[Node]) -> None:
     """Which of its connections are dead is found out by what does not come back within two seconds."""
 
-    async def run() -> tuple[int, int, int]:
+    async def run() -> Counts:
         urls = [node.url for node in nodes]
         async with AsyncClient(urls, retry=PATIENT, answer_within_s=2.0, dead_after_s=2.0) as client:
             load = Load(client, expected)
@@ -146,16 +141,10 @@ def test_a_node_that_hangs_costs_the_streams_it_held_and_nothing_is_executed_twi
             assert (load.answers - counted)[urls[0]] <= SLOTS  # what had been read already
             nodes[0].signal(signal.SIGCONT)
             await load.reach(5, urls[0])
-            await load.stop()
-            statistics = client.statistics
-            assert (statistics.failed, load.bad, load.wrong) == (0, 0, [])
-            assert load.cut == statistics.cut <= SLOTS
-            return statistics.answered, statistics.cut, statistics.unanswered
+            return await _only_cut(load, client)
 
     expected = asyncio.run(_expected(nodes))
-    before = _executed(nodes)
-    answered, cut, unanswered = asyncio.run(run())
-    assert answered - cut <= _executed(nodes) - before <= answered + unanswered
+    _executes_none_twice(nodes, run)
 
 
 def test_no_call_fails_while_all_nodes_are_restarted_in_turn_and_none_is_executed_twice_unnoticed(
@@ -178,6 +167,21 @@ def test_no_call_fails_while_all_nodes_are_restarted_in_turn_and_none_is_execute
     before = _executed(nodes)
     answered, unanswered = asyncio.run(run())  # a request may meet the end of its connection: it is counted
     assert answered <= _executed(nodes) - before <= answered + unanswered
+
+
+async def _only_cut(load: Load, client: AsyncClient) -> Counts:
+    """The end of a load that lost nothing but the streams of one node."""
+    await load.stop()
+    statistics = client.statistics
+    assert (statistics.failed, load.bad, load.wrong) == (0, 0, [])
+    assert load.cut == statistics.cut <= SLOTS
+    return statistics.answered, statistics.cut, statistics.unanswered
+
+
+def _executes_none_twice(nodes: list[Node], run: Callable[[], Coroutine[None, None, Counts]]) -> None:
+    before = _executed(nodes)
+    answered, cut, unanswered = asyncio.run(run())
+    assert answered - cut <= _executed(nodes) - before <= answered + unanswered
 
 
 def _executed(nodes: list[Node]) -> int:

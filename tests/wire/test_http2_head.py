@@ -135,8 +135,8 @@ def outcome(decoder: HeadDecoder, block: bytes) -> object:
         head = decoder.request(block)
     except (MalformedHead, HeadersTooLarge) as error:
         return type(error)
-    steering = (head.method, head.path, head.query, head.expects_continue, head.content_length)
-    return steering, head.values, sorted(head.headers)
+    routing = (head.method, head.path, head.query, head.expects_continue, head.content_length)
+    return routing, head.values, sorted(head.headers)
 
 
 POOL: Fields = [

@@ -218,5 +218,6 @@ def test_any_members_give_a_request_within_the_limits_or_one_clear_error(
     assert 0 <= sampling.top_k < 2**31
     assert 0 < sampling.repetition_penalty <= 10
     assert sampling.seed is None or 0 <= sampling.seed < 2**64
-    least = 0 if decode is completion else 1  # a completion of no tokens scores its prompt
+    # A completion of no tokens may score its prompt; any other request of none fills the prompt cache and nothing else.
+    least = 0 if decode is completion or request.fills_cache else 1
     assert request.max_tokens is None or least <= request.max_tokens <= LIMITS.max_tokens

@@ -184,8 +184,8 @@ class Generator:
         result: Callable[[], list[Prompt]],
     ) -> None:
         """``result`` gives the prompts or raises; whatever fails from here to the engine gives the slot back."""
-        ready = False
-        try:
+
+        def confirm() -> None:
             prompts = result()
             exchange.mark(Stage.TOKENISE)
             verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
@@ -193,24 +193,23 @@ class Generator:
             admitted = _Admitted(exchange, request, arrival, reservation, prompts, generations, verdict)
             exchange.mark(Stage.GUARD)
             self._turns.begin_later(exchange, partial(self._begin, admitted), partial(self._guard.release, reservation))
-            ready = True
+
+        self._or_release(exchange, reservation, confirm)
+
+    def _begin(self, admitted: _Admitted) -> None:
+        admitted.exchange.mark(Stage.WAIT)
+        self._or_release(admitted.exchange, admitted.reservation, partial(self._start, admitted))
+
+    def _or_release(self, exchange: Exchange, reservation: Reservation, go: Callable[[], None]) -> None:
+        gone = False
+        try:
+            go()
+            gone = True
         except ZerolayerError as error:
             exchange.error(error)
         finally:
-            if not ready:
+            if not gone:
                 self._guard.release(reservation)
-
-    def _begin(self, admitted: _Admitted) -> None:
-        started = False
-        admitted.exchange.mark(Stage.WAIT)
-        try:
-            self._start(admitted)
-            started = True
-        except ZerolayerError as error:
-            admitted.exchange.error(error)
-        finally:
-            if not started:
-                self._guard.release(admitted.reservation)
 
     def _start(self, admitted: _Admitted) -> None:
         exchange, request, arrival = admitted.exchange, admitted.request, admitted.arrival

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
 
 _BEAT_NS: Final = 30_000_000_000  # between two heartbeats
+_REPORTS: Final = 64  # of steps, in one turn of the loop
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,17 @@ class Reports:
         """Take the last ones. Idempotent: a bell that is closed has no descriptor."""
         if self.bell.fd >= 0:
             self._loop.remove_reader(self.bell.fd)
-            self._heard()
+            while self._waiting:
+                self._heard()
             self.bell.close()
 
     def _heard(self) -> None:
+        """An engine that is quicker than its replies are written must leave others their turns."""
         self.bell.heard()
-        while self._waiting:
+        for _ in range(min(len(self._waiting), _REPORTS)):
             self.take(self._waiting.popleft())
+        if self._waiting:
+            self.bell.ring()
 
 
 @dataclass(frozen=True, eq=False)

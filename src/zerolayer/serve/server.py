@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,6 +88,7 @@ class Server:
         self.keyring = build_keyring(contract, self._clock_ns, self._helper)
         self.book = BudgetBook(contract, self._clock_ns, self._helper, contract.listen.port)
         self._compiler = ThreadPoolExecutor(1, "zerolayer-grammar")
+        self._prepared: Future[None] | None = None
         self._new = new
         self._warm = cost is not None
         self._moving_in = False
@@ -153,6 +154,11 @@ class Server:
     def _tell_name(self) -> None:
         self._open_slots = self.slots
         self.nodes.serve(self.room.name, self.room.guard, self.room.info.slots)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether what is done once, in the first moment without requests, is done."""
+        return self._prepared is not None and self._prepared.done()
 
     @property
     def port(self) -> int:
@@ -351,7 +357,7 @@ class Server:
         if self.slots.taken:
             self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
         else:
-            self._compiler.submit(self.room.loaded.grammars.prepare)
+            self._prepared = self._compiler.submit(self.room.loaded.grammars.prepare)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""

@@ -123,9 +123,8 @@ class Admission:
 
         Raises ``SlotsBusy``, ``BeyondHorizon`` (429) and ``Infeasible`` (422).
         """
-        self.calendar.core()  # has the prices of now
         now = self._clock_ns()
-        answer = self._core.ask(wish, asker, now)
+        answer = self._priced().ask(wish, asker, now)
         kind = answer.kind
         if kind == _BUSY and not answer.counts:
             raise self._busy(answer.start_ns, now, answer.ticket)
@@ -147,8 +146,7 @@ class Admission:
         now = self._clock_ns()
         self.sweep(now)
         calendar = self.calendar
-        calendar.core()  # has the prices of now
-        if (why := self._core.never(wish)).kind == _INFEASIBLE:
+        if (why := self._priced().never(wish)).kind == _INFEASIBLE:
             raise _infeasible(why)
         stall_ns = self._cost.prices().stall_ns
         if wish.limits.per_token_ns < stall_ns:
@@ -177,8 +175,7 @@ class Admission:
 
     def resume(self, booking: Booking) -> Grant | None:
         """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
-        self.calendar.core()  # has the prices of now
-        slot, no_shows = self._core.resume(booking, self._clock_ns())
+        slot, no_shows = self._priced().resume(booking, self._clock_ns())
         self._missed(no_shows)
         if slot < 0:
             return None
@@ -191,9 +188,8 @@ class Admission:
 
     def refuse_longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:
         """The refusal of a request whose true length does not fit after all; its slot is released already."""
-        self.calendar.core()  # has the prices of now
         now = self._clock_ns()
-        return self._refusal(self._core.refuse_longer(wish, asker, now), now)
+        return self._refusal(self._priced().refuse_longer(wish, asker, now), now)
 
     def void(self, booking: Booking) -> None:
         """Its client has gone, or was served without it."""
@@ -228,6 +224,11 @@ class Admission:
     def rest(self) -> None:
         """The engine has no work left: the next step does not follow on the last one."""
         self._last_border = 0
+
+    def _priced(self) -> _native.Admission:
+        """The compiled decisions, over a calendar that has the prices of now."""
+        self.calendar.core()
+        return self._core
 
     def _refusal(self, answer: _native.Answer, now: int) -> SlotsBusy | BeyondHorizon:
         if answer.kind == _BUSY:

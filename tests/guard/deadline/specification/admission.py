@@ -13,11 +13,13 @@ from typing import Final
 from specification.attendance import Attendance
 from specification.booking import NEVER, Booking, Terms
 from specification.calendar import Calendar
-from specification.tickets import EARLY_NS, Asker, Tickets
+from specification.tickets import Tickets
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.admission import Grant, Wish
+from zerolayer.guard.deadline.booking import EARLY_NS
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.tail import is_worth_waiting
+from zerolayer.guard.deadline.tickets import Asker
 from zerolayer.model.cost import CostTable
 from zerolayer.observe.promises import Promises
 from zerolayer.wire.schema import Tier

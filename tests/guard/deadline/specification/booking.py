@@ -12,55 +12,30 @@ behind it must be able to wait for that.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final
 
 import msgspec
 
+from zerolayer.guard.deadline import booking
+from zerolayer.guard.deadline.booking import JOIN_STEPS, NEVER
 from zerolayer.model.cost import Prices
 
-NEVER: Final = 1 << 62  # nanoseconds
-JOIN_STEPS: Final = 3  # one in flight, one whose report is still on its way to the loop, and a heartbeat's chunk
+__all__ = ["JOIN_STEPS", "NEVER", "Booking", "Kin", "Margin", "Terms", "Work"]
 
 
-class Work(msgspec.Struct, frozen=True):
-    """What a request needs of the engine: steps that carry its prompt, what those add, and tokens at most."""
-
-    chunks: int
-    chunk_ns: int
-    full_ns: int  # what each chunk but the last one adds
-    tokens: int
-
-    @property
-    def steps(self) -> int:
-        """Steps from its first chunk to its last token."""
-        return self.chunks + max(0, self.tokens - 1)
+class Work(booking.Work, frozen=True):
+    """What a request needs, and what that is to others."""
 
     def weight_ns(self, prices: Prices) -> int:
         """How much later its prompt makes somebody who waits for it."""
         return self.chunk_ns + self.chunks * prices.step_ns
-
-    def first_ns(self, prices: Prices) -> int:
-        """Bound of its first token on an engine that does nothing else."""
-        return prices.reserve_ns + (JOIN_STEPS + self.chunks) * prices.step_ns + self.chunk_ns
-
-    def need_ns(self, prices: Prices) -> int:
-        """Bound of its end on an engine that does nothing else."""
-        return prices.reserve_ns + (JOIN_STEPS + self.steps) * prices.step_ns + self.chunk_ns
 
     def typical_ns(self, prices: Prices, others: int) -> int:
         """How long it usually takes while each of ``others`` slots begins one request like it."""
         return int((self.steps * prices.step_ns + (1 + others) * self.chunk_ns) / prices.rate)
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """What must hold for a request, counted from ``from_ns``, its arrival; ``patience_ns`` is a point in time."""
-
-    from_ns: int
-    first_token_ns: int
-    per_token_ns: int
-    end_ns: int
-    patience_ns: int = NEVER
-    urgent: bool = False  # may use the reserved slots
+class Terms(booking.Terms, frozen=True):
+    """What must hold for a request."""
 
     @property
     def due_ns(self) -> int:

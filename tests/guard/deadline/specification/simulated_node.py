@@ -11,62 +11,21 @@ decisions: ``tests/check/test_simulated_node.py`` compares them on random traces
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
 
 from specification.admission import Admission, Grant, Wish
 from specification.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
 from specification.calendar import Calendar
-from specification.tickets import Asker
+from zerolayer.check.simulated_node import INFEASIBLE, REFUSED, SERVED, Rules, Steps
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.limits import Limits
-from zerolayer.model.cost import CostTable, Prices
+from zerolayer.guard.deadline.tickets import Asker
+from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
 
-_OBSERVED: Final = 512  # steps after which a cost table of constant steps has settled
 _FREE: Final = Prices()  # nothing costs anything: for building a calendar in which all that runs is accepted
 _ANY: Final = 1 << 60
-
-SERVED, REFUSED, INFEASIBLE = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The limits of every request and the calendar's own, in nanoseconds. ``patient``: ``end_ns`` holds for all tries.
-
-    ``senders``: how many clients the requests come from, in turn; 0 = each from its own. ``retries``: how often a
-    refused request comes back, at the time that it was told.
-    """
-
-    first_token_ns: int
-    per_token_ns: int
-    end_ns: int
-    horizon_ns: int
-    grace_ns: int
-    patient: bool = False
-    senders: int = 0
-    retries: int = 2  # as stock SDKs do
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What steps take in nanoseconds, without and with a chunk, and how the server prices them."""
-
-    slots: int
-    chunk_tokens: int
-    decode_ns: int
-    mixed_ns: int
-    table: CostTable
-
-
-def settled(slots: int, chunk_tokens: int, decode_ns: int, mixed_ns: int) -> Steps:
-    """Steps that always take the same, in the cost table of a server that has seen many of them."""
-    table = CostTable(slots=slots, chunk_tokens=chunk_tokens)
-    for _ in range(_OBSERVED):
-        table.observe(decode_rows=slots, elapsed_ns=decode_ns)
-        table.observe(decode_rows=slots, prefill_tokens=chunk_tokens, elapsed_ns=mixed_ns)
-    return Steps(slots, chunk_tokens, decode_ns, mixed_ns, table)
 
 
 class _Exact:

@@ -9,55 +9,20 @@ from __future__ import annotations
 import secrets
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from operator import attrgetter
 from typing import Final, TypeVar
 
-import msgspec
-
 from specification.booking import Booking
+from zerolayer.guard.deadline.booking import EARLY_NS
+from zerolayer.guard.deadline.tickets import Asker
 
-_ATTEMPTS: Final = 2  # retries that stock SDKs make
-_GRPC_ATTEMPTS: Final = 4  # and gRPC, at most
-EARLY_NS: Final = 5_000_000  # a booked client may come this much early; it is held until its start
 SPACING_NS: Final = 5_000_000  # between two bookings of one sender: one client process cannot wake twice at once
 _LATE_NS: Final = 1_000_000_000  # for so long after its grace a client that comes is told from one that does not
 _NS_PER_S: Final = 1_000_000_000
 _TICKET_BYTES: Final = 9
 T = TypeVar("T")
 _START: Final = attrgetter("start_ns")
-
-
-class Asker(msgspec.Struct, frozen=True):
-    """Who asks. ``retry`` is None when the client does not say whether it has asked before."""
-
-    credential: Hashable
-    retry: bool | None = None
-    ticket: str | None = None
-    last: bool = False  # it has no attempt left: nothing need be held for it
-    reads_ms: bool = True  # else it is booked on a whole second, so that both headers say the same
-
-
-def read_asker(headers: Mapping[bytes, bytes], credential: Hashable, named: str) -> Asker:
-    """Who asks, from what stock clients say about themselves."""
-    ticket, count = headers.get(b"x-zl-ticket"), headers.get(b"x-stainless-retry-count")
-    retry, last = None, False
-    if count is not None and count.isdigit():
-        retry, last = count != b"0", int(count[:4]) >= _ATTEMPTS
-    elif headers.get(b"content-type", b"").startswith(b"application/grpc"):
-        attempts = headers.get(b"grpc-previous-rpc-attempts", b"0")
-        retry, last = attempts != b"0", attempts.isdigit() and int(attempts[:4]) >= _GRPC_ATTEMPTS
-    return Asker(
-        credential,
-        retry=retry,
-        ticket=named or (None if ticket is None else ticket.decode("latin-1")),
-        last=last,
-        reads_ms=retry is not None
-        or ticket is not None
-        or named != ""
-        or headers.get(b"user-agent", b"").startswith(b"zerolayer")
-        or any(name.startswith((b"x-stainless-", b"x-zl-")) for name in headers),
-    )
 
 
 class Tickets:
