@@ -95,17 +95,17 @@ def test_a_client_that_stops_reading_is_cut_and_its_slot_freed(serve):
 
 def test_an_engine_that_is_quicker_than_its_reports_are_read_leaves_the_loop_to_others(serve):
     service = serve()
-    server, endless = service.server, True
+    reports, endless = service.server.room.reports, True
 
     def another(report: StepReport) -> None:
         if endless:
-            server._reports.append(report)
+            reports.put(report)
 
-    server.pace.on_step = another
+    reports.take = another
     service.on_loop(lambda: another(StepReport(0, 0, "none")))
-    server._bell.ring()
+    reports.bell.ring()
     try:
         assert service.ask(get("/livez")).status == 200
-        assert server._reports
+        assert reports
     finally:
         endless = False

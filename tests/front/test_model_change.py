@@ -16,6 +16,7 @@ from echo_service import another, chat, expect_soon, get, post, read_reply
 from zerolayer.errors import DeployFailed, EngineFailed, StartupError, Unavailable
 
 LONG = "a long answer " * 14  # 196 steps
+TRIAL = list(range(1, 17))  # the known input of a heartbeat
 
 
 def begin(stack: ExitStack, service, text: str = LONG, *headers: str, **members):
@@ -147,19 +148,22 @@ def test_a_model_that_fails_its_trial_is_not_served(serve, fault):
 
     def faulty(contract, **how):
         loaded = another(service.engine, contract, **how)
-        engine, steps = loaded.engine, [0]
-        step = engine.step
+        engine, trials = loaded.engine, [0]
+        step, opened = engine.step, engine.open
+
+        def open_slot(slot, generation):
+            trials[0] += list(generation.prompt) == TRIAL
+            opened(slot, generation)
 
         def faulty_step(plan):
-            steps[0] += 1
-            if fault == "fails" and steps[0] > 12:
+            if fault == "fails" and trials[0]:
                 engine.broken = EngineFailed("no")
             tokens = step(plan)
-            if fault == "differs" and steps[0] > 25:
-                return [msgspec.structs.replace(token, token_id=steps[0] % 7) for token in tokens]
+            if fault == "differs" and trials[0]:
+                return [msgspec.structs.replace(token, token_id=trials[0]) for token in tokens]
             return tokens
 
-        engine.step = faulty_step
+        engine.step, engine.open = faulty_step, open_slot
         return loaded
 
     service.next_model = faulty

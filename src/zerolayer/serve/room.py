@@ -77,6 +77,9 @@ class Reports:
         self.put = self._waiting.append  # on the step thread
         self.take: Callable[[StepReport], None]
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def listen(self) -> None:
         """Begin to take them."""
         self._loop.add_reader(self.bell.fd, self._heard)
