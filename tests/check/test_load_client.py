@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -98,6 +98,25 @@ def test_a_connection_that_the_server_closed_in_the_meantime_is_replaced_before_
             assert client.run(planned(client))[0].whole
             time.sleep(0.02)
         assert peer.accepted == 3
+
+
+def test_a_connection_that_the_server_closed_while_a_load_runs_is_not_asked() -> None:
+    async def closes_what_rests(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(TimeoutError):
+            while await asyncio.wait_for(reader.read(65536), 5.0):
+                writer.write(OK)
+        writer.close()
+
+    machine = Machine(lambda: closes_what_rests)
+    client = LoadClient(Endpoint("here", 1, tls=False), 1.0, machine.clock, machine)
+    client.prepare(3)
+    at = client.clock()
+    late = (0, 4_000, 6_000, 6_100, 12_000)
+    done = client.run([Planned(at + ms * 1_000_000, REQUEST, "step", 1, 5, n) for n, ms in enumerate(late)])
+    assert [each.error for each in done] == [""] * 5
+    assert [each.status for each in done] == [200] * 5
+    client.close()
+    machine.close()
 
 
 def test_nothing_is_sent_before_its_time() -> None:

@@ -88,13 +88,17 @@ class LoadClient:
             self._ready.append(self._connect())
 
     def _drop_stale(self) -> None:
-        """What can be read on an idle connection is its end, or what its protocol says on its own account."""
+        self._look_at([connection for connection in self._ready if not connection.active])
+        self._ready = deque(connection for connection in self._ready if connection.sock.fileno() >= 0)
+
+    def _look_at(self, resting: Iterable[_Connection]) -> None:
+        """What can be read on a connection that rests is its end, or what its protocol says on its own account."""
         poller = select.poll()
-        idle = {connection.sock.fileno(): connection for connection in self._ready if not connection.active}
-        for number in idle:
+        numbers = {connection.sock.fileno(): connection for connection in resting}
+        for number in numbers:
             poller.register(number, select.POLLIN)
-        for number, _ in poller.poll(0) if idle else ():
-            connection = idle[number]
+        for number, _ in poller.poll(0) if numbers else ():
+            connection = numbers[number]
             try:
                 data = connection.sock.recv(READ_BYTES) if self._endpoint.http2 else b""
                 connection.carrier.feed(data, self.clock())
@@ -105,7 +109,17 @@ class LoadClient:
                 data = b""
             if not data or not connection.carrier.room:
                 connection.sock.close()
-        self._ready = deque(connection for connection in self._ready if connection.sock.fileno() >= 0)
+
+    def _next(self) -> _Connection:
+        """A connection with room. Servers close those that rested for some seconds, also while a load runs."""
+        while self._ready:
+            first = self._ready[0]
+            if not first.active:
+                self._look_at((first,))
+            if first.sock.fileno() >= 0 and first.carrier.room:
+                return first
+            self._ready.popleft()  # the server has closed it, or lowered its limit
+        return self._connect()
 
     def _connect(self) -> _Connection:
         carrier: Carrier = Http2Carrier() if self._endpoint.http2 else Http1Carrier()
@@ -183,9 +197,7 @@ class LoadClient:
         failed: list[Exchange] = []
         while self._heap and self._heap[0][0] <= self.clock():
             planned = heapq.heappop(self._heap)[2]
-            while self._ready and not self._ready[0].carrier.room:  # the server has closed it, or lowered its limit
-                self._ready.popleft()
-            connection = self._ready[0] if self._ready else self._connect()
+            connection = self._next()
             exchange = Exchange(planned, sent_ns=self.clock())
             data = connection.carrier.begin(exchange)
             if self._ready and not connection.carrier.room:
