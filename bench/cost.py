@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import statistics
+import sys
 import threading
 import time
 
@@ -86,6 +87,14 @@ def decode_ms(engine: Engine, slots: int, steps: int) -> float:
     return statistics.median(decode_ns(engine, slots, asked, steps)) / 1e6
 
 
+def watch(load: Load, wanted: int) -> None:
+    """Until the load is over; says now and then how far it is."""
+    began = time.monotonic()
+    while not load.done.wait(10.0):
+        left_s = (time.monotonic() - began) * (wanted / max(1, load.steps) - 1)
+        print(f"# {load.steps:,} of {wanted:,} steps, about {left_s:.0f} s more", file=sys.stderr, flush=True)
+
+
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--slots", type=int, default=32)
@@ -105,7 +114,7 @@ def main() -> None:
         for slot in range(given.slots):
             load.admit(slot)
         load.clock.start()
-        load.done.wait()
+        watch(load, given.steps)
         load.clock.stop()
     row = {
         "slots": given.slots,

@@ -207,7 +207,8 @@ def stream(url: str, requests: int) -> float:
     records = loop.closed(payloads, SLOTS)
     seconds = (max(record.end_ns for record in records) - begun) / 1e9
     loop.close()
-    assert all(record.ok for record in records), sorted({record.error for record in records})
+    failed = sorted({f"{record.status} {record.error}" for record in records if not record.ok})
+    assert not failed, failed
     return sum(record.tokens for record in records) / seconds
 
 
