@@ -57,6 +57,29 @@ def test_a_disease_is_found_alone_and_every_time(service: simulated.Service, kin
     assert found(service) == [{kind}] * SEEDS
 
 
+@pytest.mark.parametrize(
+    ("service", "changes"),
+    [
+        (simulated.fifo(8), {}),
+        (simulated.in_another_order(simulated.fifo(4), "none"), {}),
+        (simulated.shaper(100), {}),
+        (simulated.fifo(64), {"rate": 1500.0, "step_s": 1.0}),
+        (simulated.sharing(), {"rate": 40.0}),
+        (simulated.stall(), {"rate": 100.0}),
+        (simulated.tick(20), {}),
+        (simulated.company(8, 20), {}),
+        (simulated.two_modes(0.1), {}),
+    ],
+    ids=["fifo", "no order", "shaper", "long line", "sharing", "stall", "tick", "company", "modes"],
+)
+def test_every_figure_of_a_finding_has_n_and_an_interval(service: simulated.Service, changes: dict[str, float]) -> None:
+    """Of five values or fewer the median has no bounds; a chance is a probability as it is."""
+    findings = conclude(simulated.run(service, **changes))
+    figures = [each for finding in findings for name, each in finding.figures.items() if name != "chance"]
+    assert figures
+    assert all(each.low <= each.value <= each.high or 0 < each.n <= 5 for each in figures), findings
+
+
 def test_processor_sharing_is_found_and_is_no_queue() -> None:
     assert found(simulated.sharing(), rate=40.0) == [{Kind.SHARING}] * SEEDS
 

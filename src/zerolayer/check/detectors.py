@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from zerolayer.check.figures import (
     BOOTSTRAP_SEED,
+    DRAWS,
     MIN_ACCEPTED,
     Order,
     is_stream,
@@ -29,6 +30,7 @@ from zerolayer.check.statistics import (
     Floats,
     bootstrap,
     bootstrap_draws,
+    interval,
     median,
     median_of,
     pooled_tau,
@@ -214,43 +216,63 @@ def sharing(run: Run) -> Finding | None:
     extra_ms = last.p50.value - s0.value
     if not (low > SHARING_RATIO) or _ordered(seen) or extra_ms < max(FLOOR_MS, lag(run).worst_ms):
         return None
-    sizes = np.array([each.size for each in pulses if not math.isnan(each.p50.value)], dtype=np.float64)
-    p50 = np.array([each.p50.value for each in pulses if not math.isnan(each.p50.value)])
-    knee = _knee(sizes, p50 / s0.value)
     fastest = _fastest_ratio(run, last.size)
-    if fastest < 1 + 0.25 * (ratio - 1):
+    if fastest.value < 1 + 0.25 * (ratio - 1):
         return Finding(
             Kind.QUEUE,
             f"A queue that serves in no order: of {last.size} at once the fastest is as fast as alone, half take "
             f"{ratio:.2g} times S0 or more.",
-            {"p50_ms": last.p50, "s0_ms": s0, "fastest_ratio": Estimate(fastest, math.nan, math.nan, last.p50.n)},
+            {"p50_ms": last.p50, "s0_ms": s0, "fastest_ratio": fastest},
         )
+    knee = _knee(run, s0.value)
     return Finding(
         Kind.SHARING,
         f"Every request of a pulse slows down together: {ratio:.2g} times S0 at {last.size} at once. "
-        f"Latency grows from about {knee:.0f} at once.",
-        {"p50_ms": last.p50, "s0_ms": s0, "knee": Estimate(knee, math.nan, math.nan, len(sizes))},
+        f"Latency grows from about {knee.value:.0f} at once.",
+        {"p50_ms": last.p50, "s0_ms": s0, "knee": knee},
     )
 
 
-def _fastest_ratio(run: Run, size: int) -> float:
+def _fastest_ratio(run: Run, size: int) -> Estimate:
     """The fastest of a pulse over the fastest of as many lone requests: 1 when one goes ahead, more when all share."""
-    fastest = [float(waits.min()) for waits in _together(run, size) if len(waits)]
+    pulses = [waits for waits in _together(run, size) if len(waits)]
     served = float(np.median([len(waits) for waits in _together(run, size)]))
+
+    def earliest(values: Floats) -> Floats:
+        return np.asarray(np.quantile(values, 1 / (served + 1), axis=-1), dtype=np.float64)
+
+    first = [np.array([float(waits.min())]) for waits in pulses]
     alone = run.latency_ms[run.rows(BASELINE) & run.served]
-    return float(np.median(fastest)) / float(np.quantile(alone, 1 / (served + 1)))
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    draws = bootstrap_draws(first, median_of, rng, DRAWS)
+    draws = draws / bootstrap_draws([np.array([value]) for value in alone], earliest, rng, DRAWS)
+    value = float(np.median(np.concatenate(first))) / float(earliest(alone))
+    return interval(value, draws, len(pulses))
 
 
-def _knee(sizes: Floats, ratios: Floats) -> float:
-    """The k at which max(1, (size / k) ** slope) bends, by least squares on logarithms."""
-    best, knee = math.inf, float(sizes[0])
+def _knee(run: Run, s0_ms: float) -> Estimate:
+    """From how many at once latency grows; bootstrapped over the pulses of each size."""
+    served = {int(size): _together(run, int(size)) for size in np.unique(run.size[run.rows(PULSE)])}
+    units = {size: pulses for size, pulses in served.items() if pulses}
+    sizes = np.array(list(units), dtype=np.float64)
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    seen = np.array([[float(np.median(np.concatenate(pulses)))] for pulses in units.values()])
+    draws = np.array([bootstrap_draws(pulses, median_of, rng, DRAWS) for pulses in units.values()])
+    knees = _knees(sizes, np.hstack([seen, draws]).T / s0_ms)
+    return interval(float(knees[0]), knees[1:], len(sizes))
+
+
+def _knees(sizes: Floats, ratios: Floats) -> Floats:
+    """For each row the k at which max(1, (size / k) ** slope) bends, by least squares on logarithms."""
+    logs = np.log(ratios)
+    best, knees = np.full(len(logs), math.inf), np.full(len(logs), sizes[0])
     for candidate in np.geomspace(sizes[0], sizes[-1], 60):
         excess = np.maximum(0.0, np.log(sizes / candidate))
-        power = float(excess @ np.log(ratios)) / float(excess @ excess) if excess.any() else 0.0
-        error = float(np.sum((np.log(ratios) - power * excess) ** 2))
-        if error < best - 1e-9:
-            best, knee = error, float(candidate)
-    return knee
+        power = logs @ excess / float(excess @ excess) if excess.any() else np.zeros(len(logs))
+        error = np.sum((logs - np.outer(power, excess)) ** 2, axis=1)
+        better = error < best - 1e-9
+        best, knees = np.where(better, error, best), np.where(better, candidate, knees)
+    return knees
 
 
 def first_arrival(run: Run) -> Finding | None:
@@ -273,15 +295,22 @@ def first_arrival(run: Run) -> Finding | None:
     low, high = (float(value) for value in np.quantile(lone - company, [0.001, 0.999]))
     if low <= _worth(s0.value):
         return None
-    half = (fast + s0.value) / 2
-    batch = next(size for size in counted if float(np.median(np.concatenate(counted[size]))) <= half)
+    batch = _batch(counted, (fast + s0.value) / 2)
     gain = Estimate(s0.value - fast, low, high, len(alone))
     return Finding(
         Kind.FIRST_ARRIVAL,
-        f"A lone request waits {gain.value:.0f} ms for company: {batch} at once are faster ({fast:.0f} ms) than one "
-        f"({s0.value:.0f} ms).",
-        {"wait_ms": gain, "batch": Estimate(batch, math.nan, math.nan, len(counted))},
+        f"A lone request waits {gain.value:.0f} ms for company: {batch.value:.0f} at once are faster ({fast:.0f} ms) "
+        f"than one ({s0.value:.0f} ms).",
+        {"wait_ms": gain, "batch": batch},
     )
+
+
+def _batch(counted: dict[int, list[Floats]], half_ms: float) -> Estimate:
+    """The smallest size of pulse whose median is at most ``half_ms``, which one of them is."""
+    sizes, rng = np.array(list(counted), dtype=np.float64), np.random.default_rng(BOOTSTRAP_SEED)
+    quick = np.array([bootstrap_draws(pulses, median_of, rng, DRAWS) <= half_ms for pulses in counted.values()])
+    seen = [float(np.median(np.concatenate(pulses))) <= half_ms for pulses in counted.values()]
+    return interval(float(sizes[seen.index(True)]), sizes[quick[:, quick.any(axis=0)].argmax(axis=0)], len(sizes))
 
 
 def _worth(s0_ms: float) -> float:

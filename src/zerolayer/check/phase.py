@@ -21,9 +21,13 @@ MIXING = 2.5  # the longest period looked for, in standard deviations of the tim
 
 @dataclass(frozen=True)
 class Tick:
-    """A period in ms, and the chance of so much order by accident (Bonferroni over all candidate periods)."""
+    """A period in ms, its bounds, and the chance of so much order by accident (Bonferroni over all periods tried).
+
+    The bounds are half as far away as beats are apart that a segment can tell from each other.
+    """
 
     period_ms: float
+    between_ms: tuple[float, float]
     chance: float
 
 
@@ -52,7 +56,8 @@ def tick(sent_ms: Floats, done_ms: Floats, rng: np.random.Generator) -> Tick | N
         surrogate, _frequencies, _segments = _scores(sent_ms + rng.permutation(latencies), longest)
         if float(surrogate.max()) > 0.8 * float(scores[best]):
             return None
-    return Tick(1 / float(frequencies[_slowest(scores, best)]), chance)
+    beat, apart = float(frequencies[_slowest(scores, best)]), 1 / SEGMENT_MS
+    return Tick(1 / beat, (1 / (beat + apart / 2), 1 / (beat - apart / 2)), chance)
 
 
 def _scores(times: Floats, longest_ms: float) -> tuple[Floats, Floats, int]:

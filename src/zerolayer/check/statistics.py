@@ -149,6 +149,12 @@ def bootstrap_draws(units: Sequence[Floats], statistic: Statistic, rng: np.rando
     return np.array([float(statistic(np.concatenate([units[i] for i in row]))) for row in chosen])
 
 
+def interval(value: float, draws: Floats, n: int) -> Estimate:
+    """An estimate with the percentile interval of its bootstrap ``draws``, which is never without the value."""
+    low, high = np.nanquantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Estimate(value, min(value, float(low)), max(value, float(high)), n)
+
+
 def share(successes: int, n: int) -> Estimate:
     """A proportion with its exact interval (Clopper and Pearson 1934)."""
     if n == 0:

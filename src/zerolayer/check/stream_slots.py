@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
-from zerolayer.check.figures import is_stream, unloaded
+from zerolayer.check.figures import BOOTSTRAP_SEED, is_stream, unloaded
 from zerolayer.check.findings import Finding, Kind
 from zerolayer.check.run_file import PULSE, Run
-from zerolayer.check.statistics import Estimate, Floats, median
+from zerolayer.check.statistics import Floats, bootstrap, median, median_of
 
 ALIKE = 0.8  # of the pulses that show the same number at once
 WAITING = 2  # streams at least that wait for a slot
@@ -43,11 +43,12 @@ def waiting_streams(run: Run) -> Finding | None:
     if jump < max(JUMP * s0, UNEVEN * pace) or effect.value < s0:
         return None
     served = float(np.median([len(first) for first in waiting]))
+    seen = [np.array([float(count)]) for count in counts]
     return Finding(
         Kind.QUEUE,
         f"A queue that serves in no order: of {served:.0f} streams at once never more than {slots} ran, and the last "
         f"began {effect.value:.0f} ms after the first.",
-        {"slots": Estimate(slots, math.nan, math.nan, len(waiting)), "effect_ms": effect},
+        {"slots": bootstrap(seen, median_of, np.random.default_rng(BOOTSTRAP_SEED)), "effect_ms": effect},
     )
 
 

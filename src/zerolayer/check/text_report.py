@@ -18,8 +18,7 @@ def show(estimate: Estimate, unit: str = " ms") -> str:
     if estimate.n == 0 or math.isnan(estimate.value):
         return "none"
     low, high = (number(bound) if not math.isnan(bound) else "?" for bound in (estimate.low, estimate.high))
-    interval = "" if low == high == "?" else f" [{low}, {high}]"
-    return f"{number(estimate.value)}{unit}{interval} n={estimate.n}"
+    return f"{number(estimate.value)}{unit} [{low}, {high}] n={estimate.n}"
 
 
 def show_share(estimate: Estimate) -> str:
@@ -149,6 +148,8 @@ def evidence(finding: Finding) -> str:
         ending = next((ending for ending in _UNITS if name.endswith(f"_{ending}")), "")
         label = name.removesuffix(f"_{ending}").replace("_", " ")
         shown = show_share(estimate) if name.endswith(_SHARES) else show(estimate, _UNITS.get(ending, ""))
+        if name == "chance":  # is a probability already, and has no interval of its own
+            shown = f"{number(estimate.value)} n={estimate.n}"
         parts.append(f"{label} {shown}")
     return "; ".join(parts)
 

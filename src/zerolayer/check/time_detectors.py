@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
 from zerolayer.check import modes as shape
-from zerolayer.check.figures import BOOTSTRAP_SEED, is_stream, lag, retry, stream, unloaded
+from zerolayer.check.figures import BOOTSTRAP_SEED, DRAWS, is_stream, lag, retry, stream, unloaded
 from zerolayer.check.findings import Finding, Kind
 from zerolayer.check.phase import tick as find_tick
 from zerolayer.check.run_file import ABORT, AFTER, BASELINE, CLOSED, PULSE, REPLAY, SHADOW, STAGE, STEP, Run
-from zerolayer.check.statistics import Estimate, Floats, median, pooled_tau, share
+from zerolayer.check.statistics import (
+    CONFIDENCE,
+    Estimate,
+    Floats,
+    bootstrap,
+    bootstrap_draws,
+    interval,
+    median,
+    median_of,
+    pooled_tau,
+    share,
+)
 
 STALL_RATIO = 3.0  # P99 over P50
 STALL_FANO = 2.0
@@ -36,7 +48,7 @@ def tick(run: Run) -> Finding | None:
         Kind.TICK,
         f"Replies come on a beat of {found.period_ms:.3g} ms: work waits for a fixed tick, half of it on average.",
         {
-            "period_ms": Estimate(found.period_ms, math.nan, math.nan, len(rows)),
+            "period_ms": Estimate(found.period_ms, *found.between_ms, len(rows)),
             "chance": Estimate(found.chance, math.nan, math.nan, len(rows)),
         },
     )
@@ -58,8 +70,8 @@ def stall(run: Run) -> Finding | None:
     counts = np.bincount(
         ((sent[slow] - sent[0]) / window).astype(np.int64), minlength=int((sent[-1] - sent[0]) / window)
     )
-    fano = float(counts.var() / counts.mean())
-    if fano <= STALL_FANO:
+    fano = bootstrap([np.array([float(count)]) for count in counts], _fano, np.random.default_rng(BOOTSTRAP_SEED))
+    if fano.value <= STALL_FANO:
         return None
     clusters = np.split(np.flatnonzero(slow), np.flatnonzero(np.diff(sent[slow]) > 2 * window) + 1)
     if len(clusters) < 2:  # once is no habit
@@ -67,17 +79,24 @@ def stall(run: Run) -> Finding | None:
     lengths = np.array([float(latency[each].max()) - p50 for each in clusters])
     starts = np.array([float(sent[each[0]]) for each in clusters])
     period = _period(starts)
-    every = f", about every {period:.0f} ms" if period is not None else ""
+    every = f", about every {period.value:.0f} ms" if period is not None else ""
     return Finding(
         Kind.STALL,
         f"The service stands still for about {float(np.median(lengths)):.0f} ms{every}: "
         f"{int(slow.sum())} slow requests in {len(clusters)} clusters.",
         {
             "length_ms": median(lengths),
-            "fano": Estimate(fano, math.nan, math.nan, len(rows)),
+            "fano": fano,
             "slow_share": share(int(slow.sum()), len(rows)),
-        },
+        }
+        | ({"period_ms": period} if period is not None else {}),
     )
+
+
+def _fano(counts: Floats) -> Floats:
+    """Variance over mean of slow requests in windows of time: 1 where they come by chance."""
+    mean = counts.mean(axis=-1)
+    return np.asarray(counts.var(axis=-1) / np.maximum(mean, 1e-9), dtype=np.float64)
 
 
 def overload(run: Run) -> Finding | None:
@@ -94,9 +113,8 @@ def overload(run: Run) -> Finding | None:
     if len(served) < GROWING_LEAST or len(served) < GROWING_SERVED * len(rows) or math.isnan(s0.value):
         return None
     waits = run.sent_latency_ms[served[np.argsort(run.sent[served])]]
-    quarter = len(waits) // 4
-    grown = float(np.median(waits[-quarter:]) - np.median(waits[:quarter]))
-    if grown < max(s0.value, FLOOR_MS, lag(run).worst_ms):
+    grown = _growth(waits)
+    if grown.value < max(s0.value, FLOOR_MS, lag(run).worst_ms):
         return None
     tau, z = pooled_tau([waits])
     if tau <= GROWING_TAU or z <= GROWING_Z:
@@ -105,19 +123,31 @@ def overload(run: Run) -> Finding | None:
     return Finding(
         Kind.QUEUE,
         f"A line that no pulse was large enough to show: at {len(rows) / max(seconds, 1e-6):.3g} requests/s nothing is "
-        f"refused, and within {seconds:.1f} s latency grew by {grown:.0f} ms.",
-        {
-            "grown_ms": Estimate(grown, math.nan, math.nan, len(waits)),
-            "tau": Estimate(tau, math.nan, math.nan, len(waits)),
-        },
+        f"refused, and within {seconds:.1f} s latency grew by {grown.value:.0f} ms.",
+        {"grown_ms": grown, "tau": Estimate(tau, *_tau_bounds(tau, len(waits)), len(waits))},
     )
 
 
-def _period(starts: Floats) -> float | None:
+def _growth(waits: Floats) -> Estimate:
+    """What the last quarter waits longer than the first, in ms."""
+    quarter, rng = len(waits) // 4, np.random.default_rng(BOOTSTRAP_SEED)
+    parts = [[np.array([wait]) for wait in part] for part in (waits[-quarter:], waits[:quarter])]
+    last, first = (bootstrap_draws(part, median_of, rng, DRAWS) for part in parts)
+    return interval(float(np.median(waits[-quarter:]) - np.median(waits[:quarter])), last - first, len(waits))
+
+
+def _tau_bounds(tau: float, n: int) -> tuple[float, float]:
+    """Of one row of n values, by Kendall's upper bound of tau's variance, 2 (1 - tau^2) / n."""
+    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * math.sqrt(2 * (1 - tau * tau) / n)
+    return tau - reach, min(1.0, tau + reach)
+
+
+def _period(starts: Floats) -> Estimate | None:
+    """From one stall to the next in ms, where they come regularly."""
     gaps = np.diff(starts)
     if len(gaps) < 2 or gaps.std() > 0.25 * gaps.mean():
         return None
-    return float(np.median(gaps))
+    return median(gaps)
 
 
 def second_mode(run: Run) -> Finding | None:
