@@ -91,6 +91,8 @@ def test_a_known_server_has_a_likely_cause() -> None:
         ("APISIX/3.9.1", "", "apisix"),
         ("openresty", "", "nginx"),
         ("istio-envoy", "", "istio"),
+        ("uvicorn", "lmdeploy", "lmdeploy"),
+        ("mosec/0.9.4", "", "mosec"),
     ],
 )
 def test_software_is_recognised_by_its_models_owner_before_its_header(header: str, owner: str, name: str) -> None:

@@ -19,6 +19,7 @@ SERVER_HEADERS = (
     ("hypercorn", "hypercorn"),
     ("granian", "granian"),
     ("llama.cpp", "llama.cpp"),
+    ("mosec", "mosec"),
     ("tornado", "tornado"),
     ("apache", "apache"),
     ("uvicorn", "uvicorn"),
@@ -29,6 +30,8 @@ OWNERS = (
     ("sglang", "sglang"),
     ("llamacpp", "llama.cpp"),
     ("library", "ollama"),
+    ("lmdeploy", "lmdeploy"),
+    ("tensorrt_llm", "tensorrt-llm"),
 )
 
 CAUSES: dict[tuple[str, Kind], str] = {
@@ -41,10 +44,18 @@ CAUSES: dict[tuple[str, Kind], str] = {
     ("sglang", Kind.FIRST_ARRIVAL): "SGLang's --enable-prefill-delayer holds prefills back on purpose.",
     ("llama.cpp", Kind.QUEUE): "llama-server lets requests wait for a slot (--parallel) up to --timeout, 3600 s.",
     ("ollama", Kind.QUEUE): "OLLAMA_MAX_QUEUE lets 512 requests wait behind OLLAMA_NUM_PARALLEL.",
+    ("lmdeploy", Kind.QUEUE): "lmdeploy's --max-concurrent-requests is unset, so all that come wait for the engine.",
+    ("tensorrt-llm", Kind.FIRST_ARRIVAL): "TensorRT-LLM's batch_wait_timeout_ms or _iters above 0 holds prefills back.",
+    ("mosec", Kind.QUEUE): "mosec's --capacity lets 1,024 requests wait before the first is refused.",
+    ("mosec", Kind.FIRST_ARRIVAL): "mosec's max_wait_time above 0 lets a lone request wait for a batch.",
     (
         "nginx",
         Kind.SHAPER,
     ): "nginx's limit_req with burst= and without nodelay delays instead of refusing.",
+    (
+        "nginx",
+        Kind.FAILURES,
+    ): "An upstream that closes idle connections sooner than nginx does (uvicorn 5 s, gunicorn 2 s) gives 502.",
     ("nginx", Kind.BUFFER): "nginx's proxy_buffering is on by default; set it off, or send X-Accel-Buffering: no.",
     ("nginx", Kind.QUEUE): "The backlog of the listener (511) or of the upstream holds what the upstream cannot take.",
     ("nginx", Kind.NO_PROMISE): "limit_req_status is 503 by default and carries no Retry-After.",
