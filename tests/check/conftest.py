@@ -23,6 +23,7 @@ from zerolayer.check.measure import Measurement
 from zerolayer.check.network import Network, SystemNetwork
 from zerolayer.check.run_file import Run, Settings
 from zerolayer.check.session import Session
+from zerolayer.check.trace import Arrival
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "guard" / "deadline"))  # the specification of a node on paper
 
@@ -42,6 +43,7 @@ DISEASES = (
         "anthropic",
         "remembering",
         "lateness",
+        "counting",
     ),
 )
 LATE_MS = 10.0  # half of what the servers take
@@ -104,12 +106,17 @@ def stood_still_ms(address: str) -> float:
 
 
 def measure_scripted(
-    disease: str, settings: Settings = QUICK, api: str = "http", rest: float = 1.0, tries: int = 1
+    disease: str,
+    settings: Settings = QUICK,
+    api: str = "http",
+    rest: float = 1.0,
+    tries: int = 1,
+    arrivals: list[Arrival] | None = None,
 ) -> Run:
     """The same, where nothing but the server decides how long anything takes."""
     machine = Machine(lambda: functools.partial(handle, Server(disease)))
     try:
-        return once("http://scripted", api, settings, machine, machine.clock, machine.sleep)
+        return once("http://scripted", api, settings, machine, machine.clock, machine.sleep, arrivals)
     finally:
         machine.close()
 
@@ -121,11 +128,12 @@ def once(
     network: Network,
     clock: Callable[[], int],
     sleep: Callable[[float], None],
+    arrivals: list[Arrival] | None = None,
 ) -> Run:
     target = targets.parse(address + ("/" if api == "http" else ""), api, "", ())
     client = LoadClient(target.endpoint, 10, clock, network)
     try:
         target = targets.discover(client, target, ask_api=api != "http")
-        return Measurement(Session(target, client, settings, Silent(), sleep)).measure()
+        return Measurement(Session(target, client, settings, Silent(), sleep)).measure(arrivals)
     finally:
         client.close()

@@ -172,9 +172,18 @@ def delta(text: str) -> bytes:
 ROLE = b'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}\n\n'
 
 
-async def stream(server: Server, writer: asyncio.StreamWriter) -> bool:
-    """One reply as server-sent events; False when the client left and the slot is free again."""
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+def words(body: bytes) -> int:
+    """Of all messages of a chat."""
+    return sum(len(message["content"].split()) for message in json.loads(body)["messages"])
+
+
+async def stream(server: Server, writer: asyncio.StreamWriter, body: bytes, *, chunked: bool) -> bool:
+    """One reply as server-sent events; False when the connection is of no more use, and the slot is free again.
+
+    HTTP/1.0 knows no chunks: there a reply ends with its connection.
+    """
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+    head += b"transfer-encoding: chunked\r\n\r\n" if chunked else b"connection: close\r\n\r\n"
     disease = server.disease
     if disease in ("slots", "leak"):
         if server.busy >= SLOTS:
@@ -183,6 +192,8 @@ async def stream(server: Server, writer: asyncio.StreamWriter) -> bool:
             return True
         server.busy += 1
     pieces = [ROLE, *(event(f"t{i}") for i in range(0 if disease == "empty" else TOKENS)), FINAL]
+    if disease == "counting":  # a word is a token, and the template has 17 more
+        pieces[-1] = FINAL.replace(b"17", b"%d" % (17 + words(body)))
     if disease == "anthropic":
         pieces = [ANTHROPIC_START, *(delta(f"t{i}") for i in range(TOKENS)), ANTHROPIC_END]
     if disease == "buffered":
@@ -196,13 +207,12 @@ async def stream(server: Server, writer: asyncio.StreamWriter) -> bool:
         if left and disease != "leak":
             break
         if not left:
-            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
     if disease in ("slots", "leak"):
         server.busy -= 1
-    if left:
-        return False
-    writer.write(b"0\r\n\r\n")
-    return True
+    if chunked and not left:
+        writer.write(b"0\r\n\r\n")
+    return chunked and not left
 
 
 async def handle(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -227,7 +237,7 @@ async def handle(server: Server, reader: asyncio.StreamReader, writer: asyncio.S
                     writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
                 elif server.disease == "remembering" and server.forgets(body):
                     writer.write(b"HTTP/1.1 429 Busy\r\nretry-after-ms: 5\r\ncontent-length: 0\r\n\r\n")
-                elif not await stream(server, writer):
+                elif not await stream(server, writer, body, chunked=b" HTTP/1.0\r\n" not in head):
                     return
             else:
                 status, headers = await plain()

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 from check import simulated
-from check.conftest import QUICK
+from check.conftest import QUICK, measure_scripted
 from check.test_load_client import answering, client_of, planned
 from zerolayer.check.exchange import Exchange, Planned, ReplyParser, read_tokens
 from zerolayer.check.figures import lag, levels, stream, token_gaps
 from zerolayer.check.findings import Kind
 from zerolayer.check.load_client import READ_BYTES
 from zerolayer.check.report import analyse, conclude
-from zerolayer.check.run_file import BASELINE, CLOSED, PULSE, STEP, Run
+from zerolayer.check.run_file import BASELINE, CLOSED, PULSE, REPLAY, STEP, Run
 from zerolayer.check.text_report import text
+from zerolayer.check.trace import Arrival
 
 Measured = Callable[..., Run]
 
@@ -179,6 +180,16 @@ def test_the_prompt_is_counted_by_the_server(measured: Measured) -> None:
     """
     run = measured("streaming", msgspec.structs.replace(QUICK, probes=12, largest_pulse=1), api="openai")
     assert analyse(run).prompt_tokens.value == 17
+
+
+def test_a_replayed_prompt_is_as_long_as_the_trace_says_with_all_that_a_template_adds() -> None:
+    """tenstorrent/tt-inference-server#4179: a few tokens more fall into the next bucket, and cost twice as much."""
+    trace = [Arrival(20.0 * i, tokens, 5) for i, tokens in enumerate((64, 512, 3))]
+    shape = msgspec.structs.replace(QUICK, probes=12, largest_pulse=1)
+    run = measure_scripted("counting", shape, "openai", arrivals=trace)
+    counted = run.prompt_tokens[run.rows(REPLAY)]
+    question = int(run.prompt_tokens[run.rows(BASELINE)][0])
+    assert counted.tolist() == [64, 512, question]  # less than what asks for an answer cannot be sent
 
 
 def test_corrected_and_raw_latency_are_both_printed() -> None:

@@ -45,7 +45,7 @@ http {{
   upstream app {{ server 127.0.0.1:{upstream}; keepalive 64; }}
   server {{
     listen 127.0.0.1:{port};
-    location / {{ proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; {location} }}
+    location / {{ proxy_pass http://app; proxy_set_header Connection ""; {location} }}
   }}
 }}
 """
@@ -108,7 +108,7 @@ def report_on(address: str, api: str, **changes: object) -> tuple[Run, Report]:
 
 def test_nginx_that_delays_over_its_rate_is_a_shaper(tool: Tool, tmp_path: Path, ports: dict[str, int]) -> None:  # noqa: F811
     program = tool("nginx", "apt-get install nginx-light")
-    with nginx(program, tmp_path, ports["healthy"], "limit_req zone=all burst=200;") as address:
+    with nginx(program, tmp_path, ports["healthy"], "proxy_http_version 1.1; limit_req zone=all burst=200;") as address:
         _, report = report_on(address, "http", gap_factor=0.5)
     assert report.findings[0].kind is Kind.SHAPER
     assert report.findings[0].figures["drain_per_s"].value == pytest.approx(100, rel=0.1)
@@ -122,13 +122,29 @@ def test_nginx_that_passes_a_stream_on_at_once_is_no_finding(
     ports: dict[str, int],  # noqa: F811
     buffering: str,
 ) -> None:
-    """Towards a client that reads at once, nginx 1.22 lumps nothing, even with proxy_buffering: so none is reported."""
+    """Chunks go on as they come, even with proxy_buffering, to a client that reads at once: so none is reported."""
     program = tool("nginx", "apt-get install nginx-light")
-    with nginx(program, tmp_path, ports["streaming"], f"proxy_buffering {buffering};") as address:
+    location = f"proxy_http_version 1.1; proxy_buffering {buffering};"
+    with nginx(program, tmp_path, ports["streaming"], location) as address:
         _, report = report_on(address, "openai", largest_pulse=2)
     assert report.stream is not None
     assert report.stream.events_per_read.value == pytest.approx(1.0, abs=0.1)
     assert Kind.BUFFER not in {finding.kind for finding in report.findings}
+
+
+def test_nginx_that_holds_a_stream_back_in_its_buffers_is_found(
+    tool: Tool,
+    tmp_path: Path,
+    ports: dict[str, int],  # noqa: F811
+) -> None:
+    """HTTP/1.0 towards the service, as by default before 1.29.7, knows no chunks: there proxy_buffering fills pages."""
+    program = tool("nginx", "apt-get install nginx-light")
+    with nginx(program, tmp_path, ports["streaming"], "proxy_http_version 1.0; proxy_buffering on;") as address:
+        _, report = report_on(address, "openai", largest_pulse=2)
+    assert [finding.kind for finding in report.findings] == [Kind.BUFFER]
+    assert report.exit_code == 12
+    assert report.findings[0].figures["events_per_read"].value == 12
+    assert "proxy_buffering" in report.causes[Kind.BUFFER]
 
 
 def test_gunicorns_sync_workers_are_a_queue_of_as_many_slots(tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
 
 from zerolayer.check import figures
 from zerolayer.check.exchange import Exchange, Planned
-from zerolayer.check.run_file import CLOSED, REPLAY, STAGE, STEP, Stage
+from zerolayer.check.run_file import BASELINE, CLOSED, REPLAY, STAGE, STEP, Stage
 from zerolayer.check.session import LEAD_NS, MILLISECOND, Session, latencies
 from zerolayer.check.trace import Arrival, poisson
 
@@ -96,7 +99,17 @@ def _users(session: Session) -> None:
     session.rest(exchanges)
 
 
+def _beyond_words(session: Session) -> int:
+    """Tokens of a prompt that are none of the added words: the question's, and those that a chat template adds."""
+    run = session.result()
+    counted = run.prompt_tokens[run.rows(BASELINE) & (run.prompt_tokens >= 0)]
+    return max(0, round(float(np.median(counted))) - session.settings.prompt_words) if len(counted) else 0
+
+
 def _replay(session: Session, arrivals: list[Arrival]) -> None:
+    """Requests at the times and of the sizes of a trace: a prompt's tokens are those that the service will count."""
+    more = _beyond_words(session)
+    arrivals = [replace(each, prompt_tokens=max(0, each.prompt_tokens - more)) for each in arrivals]
     session.new_group()
     session.watcher.begin(REPLAY, 1)
     session.client.prepare(POOL)
