@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from check import simulated
+from check.test_capture import LONE, pcap
 from zerolayer import cli
 from zerolayer.check.run_file import read, write
 
@@ -39,6 +40,26 @@ def test_a_trace_takes_the_place_of_the_steps(url: Url, tmp_path: Path, capsys: 
     cli.main(["pulse", url("healthy") + "/", *SHORT, "--api", "http", "--trace", str(trace), "--json"])
     steps = json.loads(capsys.readouterr().out)["steps"]
     assert [step["sent_per_s"]["n"] for step in steps] == [19]
+
+
+def test_stages_and_users_take_the_place_of_the_steps(url: Url, capsys: pytest.CaptureFixture[str]) -> None:
+    shape = ["--stages", "50-100:0.2,100:0.2", "--users", "2", "--think-ms", "5"]
+    cli.main(["pulse", url("healthy") + "/", *SHORT, "--api", "http", *shape, "--json"])
+    seen = json.loads(capsys.readouterr().out)
+    assert seen["steps"] == []
+    assert [stage["stage"] for stage in seen["stages"]] == [1, 2]
+    assert [level["users"] for level in seen["closed_loop"]] == [2]
+
+
+def test_a_capture_is_read_in_place_of_a_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "service.pcap").write_bytes(pcap(LONE))
+    assert cli.main(["pulse", "--pcap", str(tmp_path / "service.pcap"), "--port", "8000"]) == 0
+    assert "request to reply P50 51 ms [" in capsys.readouterr().out
+
+
+def test_a_service_without_http2_is_told_so(url: Url, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["pulse", url("healthy") + "/", *SHORT, "--api", "http", "--http2"]) == 1
+    assert "does not speak HTTP/2" in capsys.readouterr().err
 
 
 def test_a_saved_run_is_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
