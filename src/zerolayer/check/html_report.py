@@ -27,7 +27,7 @@ h1{font-size:15px;font-weight:500;color:var(--soft);margin:0}h2{font-size:16px;m
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 td,th{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--rule);vertical-align:top}
 td{overflow-wrap:anywhere}
-th{font-weight:500;color:var(--soft)}.wide{overflow-x:auto}.levels td,.levels th{white-space:nowrap}
+th{font-weight:500;color:var(--soft)}.wide{overflow-x:auto}.levels td,.levels th{white-space:nowrap;padding-right:9px}
 .cards{display:grid;gap:10px;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));margin:18px 0 0}
 .card{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:10px 14px}
 .card span{display:block;font-size:13px;color:var(--soft)}.card strong{font-size:22px;font-weight:600;line-height:1.3;
