@@ -66,6 +66,7 @@ def test_utilisation_and_price_are_those_of_the_whole_span() -> None:
     assert seen.utilisation == pytest.approx((110 + 120) / 240)
     assert seen.price == pytest.approx(3.6 * 120 / 3_600_000)
     assert seen.price_per_1000_tokens == pytest.approx(1000 * seen.price / 18)
+    assert seen.price_per_served == pytest.approx(seen.price / 2)
 
 
 @settings(max_examples=25, deadline=None)
