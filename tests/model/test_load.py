@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from contract_file import write
 from reference.tiny_folder import write_tiny_folder
 from reference.tiny_model import LLAMA, QWEN3, TinyShape, write_tiny_model
 from zerolayer.contract import Contract, load
@@ -59,6 +60,19 @@ def test_a_name_on_the_hub_is_fetched(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_folder_that_is_no_model_names_what_a_model_is(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"Give --model a folder with config\.json and model\.safetensors"):
         loaded(tmp_path)
+
+
+def test_the_first_request_with_a_constant_system_text_starts_behind_it(tmp_path: Path) -> None:
+    told = "You answer questions about our product in two sentences, and say so where you do not know."
+    file = write(tmp_path, f'[[system]]\nname = "support"\ntext = "{told}"\n')
+    flags = {"model": str(write_tiny_model(tmp_path / "tiny.gguf", LLAMA)), "slots": "1", "threads": "1"}
+    model = load_model(load(file, {}, flags | {"slot-tokens": "256"}).contract, lambda line: None)
+    prompt = model.template.encode([Message("system", told), Message("user", "What is it?")])
+    constant = len(model.template.encode([Message("system", told)]))
+    model.engine.open(0, Generation(prompt, Sampling(temperature=0), 1, ignore_eos=True))
+    left = model.engine.prefill_left(0)
+    model.engine.shutdown()
+    assert len(prompt) - left >= constant - 16 - 16  # whole blocks, and where the assistant's turn would begin
 
 
 def test_a_second_model_is_refused_before_anything_is_taken_where_memory_does_not_hold_both(
