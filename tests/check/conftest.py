@@ -44,6 +44,7 @@ DISEASES = (
         "remembering",
         "lateness",
         "counting",
+        "gateway",
     ),
 )
 LATE_MS = 10.0  # half of what the servers take

@@ -183,6 +183,7 @@ async def stream(server: Server, writer: asyncio.StreamWriter, body: bytes, *, c
     HTTP/1.0 knows no chunks: there a reply ends with its connection.
     """
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+    head += b"x-litellm-version: 1.110.2\r\n" * (server.disease == "gateway")
     head += b"transfer-encoding: chunked\r\n\r\n" if chunked else b"connection: close\r\n\r\n"
     disease = server.disease
     if disease in ("slots", "leak"):

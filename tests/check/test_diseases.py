@@ -72,6 +72,11 @@ def test_an_anthropic_service_is_recognised_by_its_list_of_models(measured: Meas
     assert (run.target.api, run.target.model) == ("anthropic", "toy")
 
 
+def test_a_gateway_is_recognised_by_its_answers(measured: Measured) -> None:
+    run = measured("gateway", with_settings(probes=12, largest_pulse=1), api="openai")
+    assert run.target.software == "litellm"
+
+
 def test_a_batch_tick_is_found_with_its_period(measured: Measured) -> None:
     report = analyse(measured("tick", with_settings(probes=45, largest_pulse=2), rest=1.0))
     assert [finding.kind for finding in report.findings] == [Kind.TICK]

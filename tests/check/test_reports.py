@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from check import simulated
-from zerolayer.check.causes import CAUSES, OWNERS, SERVER_HEADERS, recognise
+from zerolayer.check.causes import CAUSES, GATEWAYS, OWNERS, SERVER_HEADERS, recognise
 from zerolayer.check.figures import levels
 from zerolayer.check.html_report import html
 from zerolayer.check.json_report import to_json
@@ -100,7 +100,7 @@ def test_software_is_recognised_by_its_models_owner_before_its_header(header: st
 
 
 def test_every_cause_is_of_software_that_is_recognised() -> None:
-    names = {name for _, name in (*SERVER_HEADERS, *OWNERS)}
+    names = {name for _, name in (*SERVER_HEADERS, *OWNERS, *GATEWAYS)}
     assert {software for software, _ in CAUSES} <= names
 
 

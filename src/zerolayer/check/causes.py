@@ -5,6 +5,8 @@ Defaults were read in each project's source in November 2026; versions move, so 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from zerolayer.check.findings import Kind
 
 # How software is recognised: (header or `owned_by` value, part of it) -> name.
@@ -33,6 +35,7 @@ OWNERS = (
     ("lmdeploy", "lmdeploy"),
     ("tensorrt_llm", "tensorrt-llm"),
 )
+GATEWAYS = ((b"x-litellm-version", "litellm"),)  # a header of answers, not of the list of models
 
 CAUSES: dict[tuple[str, Kind], str] = {
     ("vllm", Kind.QUEUE): "vLLM's waiting queue is unbounded unless --max-num-queued-reqs is set.",
@@ -46,6 +49,8 @@ CAUSES: dict[tuple[str, Kind], str] = {
     ("ollama", Kind.QUEUE): "OLLAMA_MAX_QUEUE lets 512 requests wait behind OLLAMA_NUM_PARALLEL.",
     ("lmdeploy", Kind.QUEUE): "lmdeploy's --max-concurrent-requests is unset, so all that come wait for the engine.",
     ("tensorrt-llm", Kind.FIRST_ARRIVAL): "TensorRT-LLM's batch_wait_timeout_ms or _iters above 0 holds prefills back.",
+    ("litellm", Kind.QUEUE): "LiteLLM's max_in_flight_requests_per_worker is unset, so it passes on all that come.",
+    ("litellm", Kind.LATE_PROMISE): "LiteLLM rounds the time in its retry-after up to whole seconds.",
     ("mosec", Kind.QUEUE): "mosec's --capacity lets 1,024 requests wait before the first is refused.",
     ("mosec", Kind.FIRST_ARRIVAL): "mosec's max_wait_time above 0 lets a lone request wait for a batch.",
     (
@@ -88,6 +93,11 @@ def recognise(server_header: str, owner: str) -> str:
         if part in server_header.lower():
             return name
     return ""
+
+
+def gateway(headers: Mapping[bytes, bytes]) -> str:
+    """The gateway's name, of the head of an answer (names in lower case); empty if there is none that tells."""
+    return next((name for header, name in GATEWAYS if headers.get(header)), "")
 
 
 def likely_cause(software: str, kind: Kind) -> str | None:

@@ -8,11 +8,13 @@ from typing import Any
 import httptools
 import msgspec
 
+from zerolayer.check.causes import GATEWAYS, gateway
 from zerolayer.client.errors import BadReply
 from zerolayer.client.sse import EventReader
 
 MAX_WAIT_MS = 10**9
-HEAD_FIELDS = (b"retry-after-ms", b"retry-after", b"server", b"content-type")  # what ``fill_head`` looks at
+# What ``fill_head`` looks at.
+HEAD_FIELDS = (b"retry-after-ms", b"retry-after", b"server", b"content-type", *(name for name, _ in GATEWAYS))
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Exchange:
     aborted: bool = False
     error: str = ""
     server: str = ""
+    gateway: str = ""  # as recognised
     content_type: str = ""
     pieces: list[tuple[int, bytes]] = field(default_factory=list)  # body bytes of one socket read, with its time
 
@@ -117,6 +120,7 @@ def fill_head(exchange: Exchange, status: int, headers: dict[bytes, bytes]) -> N
     exchange.status = status
     exchange.promised_ms = promised_ms(headers)
     exchange.server = headers.get(b"server", b"").decode("latin-1")
+    exchange.gateway = gateway(headers)
     exchange.content_type = headers.get(b"content-type", b"").decode("latin-1")
 
 

@@ -6,6 +6,8 @@ are. A slow service gets fewer and smaller pulses, never a longer measurement th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zerolayer.check import figures, refusals
 from zerolayer.check.errors import TargetError
 from zerolayer.check.loads import load
@@ -68,6 +70,8 @@ class Measurement:
             raise TargetError(
                 f"The service answers with status {exchange.status}. Check the path, --api, --model and --key-env."
             )
+        if tried[-1].gateway:  # stands before whoever lists the models
+            session.target = replace(session.target, software=tried[-1].gateway)
         session.forget()
         self._tell(min(latencies(tried), default=0.0) / 1000)
 
