@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "front"))
+
+from echo_model import EchoEngine, LastMessage
+from echo_service import Service
 
 from check import simulated
 from check.test_capture import LONE, pcap
@@ -55,6 +61,19 @@ def test_a_capture_is_read_in_place_of_a_measurement(tmp_path: Path, capsys: pyt
     (tmp_path / "service.pcap").write_bytes(pcap(LONE))
     assert cli.main(["pulse", "--pcap", str(tmp_path / "service.pcap"), "--port", "8000"]) == 0
     assert "request to reply P50 51 ms [" in capsys.readouterr().out
+
+
+def test_a_service_is_measured_over_http2(capsys: pytest.CaptureFixture[str]) -> None:
+    engine = EchoEngine(slots=4, slot_tokens=512, chunk_tokens=64, step_us=200)
+    service = Service({"slots": "4", "slot-tokens": "512"}, engine, None, 0.02, {}, {}, LastMessage)
+    try:
+        shape = ["--largest-pulse", "4", "--http2", "--no-aborts", "--json"]
+        cli.main(["pulse", f"http://127.0.0.1:{service.port}", *SHORT, *shape])
+    finally:
+        service.close()
+    seen = json.loads(capsys.readouterr().out)
+    assert (seen["target"]["api"], seen["target"]["software"]) == ("openai", "zerolayer")
+    assert [(level["at_once"], level["failed"]) for level in seen["pulses"]] == [(size, 0) for size in (1, 2, 4)]
 
 
 def test_a_service_without_http2_is_told_so(url: Url, capsys: pytest.CaptureFixture[str]) -> None:
