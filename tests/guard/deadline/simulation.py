@@ -18,7 +18,7 @@ from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import EARLY_NS, Booking, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
-from zerolayer.guard.deadline.tickets import Asker
+from zerolayer.guard.deadline.tickets import Asker, Name
 from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
 
@@ -104,25 +104,49 @@ class Simulation:
         self.at(when, self._ask, client, None)
 
     def run(self, check=lambda: None) -> None:
-        while self._agenda:
-            when, _, action, given = heapq.heappop(self._agenda)
-            self.now = max(self.now, when)
-            action(*given)
+        while self.next_ns is not None:
+            self.go_on()
             check()
         self.admission.sweep(self.now + 10**12)
+
+    @property
+    def next_ns(self) -> int | None:
+        """When something happens next."""
+        return self._agenda[0][0] if self._agenda else None
+
+    def go_on(self) -> None:
+        """To what happens next."""
+        when, _, action, given = heapq.heappop(self._agenda)
+        self.now = max(self.now, when)
+        action(*given)
+
+    def coming(self) -> list[tuple[int, Client, Booking | None, bool]]:
+        """Clients that come elsewhere from now on: when, what was booked for them, and whether they have asked."""
+        mine = [entry for entry in self._agenda if entry[2] == self._ask]
+        self._agenda = [entry for entry in self._agenda if entry[2] != self._ask]
+        heapq.heapify(self._agenda)
+        return [(when, *given, *([False] if len(given) == 2 else [])) for when, _, _, given in sorted(mine)]
 
     def wish(self, client: Client) -> tuple[Work, Work, Work]:
         """Upper and lower bound of its work, and what is promised."""
         return client.work, client.work, client.work
 
+    def sender(self, client: Client) -> Name:
+        """Who asks."""
+        return client.name % 7
+
+    def key(self, client: Client) -> Name:
+        """What it asks."""
+        return client.name
+
     def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
         asker = Asker(
-            client.name % 7,
+            self.sender(client),
             retry=again,
             ticket=booked.ticket if booked and not booked.soft else None,
             last=client.tries == 1,
         )
-        wish = Wish(*self.wish(client), self._left(client), client.tier, client.name)
+        wish = Wish(*self.wish(client), self._left(client), client.tier, self.key(client))
         client.tries -= 1
         try:
             answer = self.admission.ask(wish, asker)
@@ -159,7 +183,8 @@ class Simulation:
         return msgspec.structs.replace(client.limits, end_ns=left, patience_ns=left)
 
     def _come_back(self, client: Client, refusal: SlotsBusy) -> None:
-        booking = next((b for b in self.calendar.bookings if b.key == (client.name % 7, client.name)), None)
+        name = (self.sender(client), self.key(client))
+        booking = next((b for b in self.calendar.bookings if b.key == name), None)
         assert (refusal.ticket is None) == (booking is None or booking.soft)
         if client.late_ns is None or client.tries == 0:
             client.outcome = "away"

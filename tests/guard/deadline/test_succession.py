@@ -49,7 +49,7 @@ class Process:
 
     def ask(self, body: bytes, tokens: int = 50, asker: Asker | None = None) -> Grant | Booking | RetryLater:
         work = self.work(100, tokens)
-        wish = Wish(work, work, work, LIMITS, Tier.DEFAULT, body)
+        wish = Wish(work, work, work, LIMITS, Tier.DEFAULT, ("chat", body))
         try:
             return self.admission.ask(wish, asker or Asker("alice"))
         except RetryLater as refusal:

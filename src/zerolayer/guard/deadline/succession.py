@@ -14,6 +14,7 @@ import msgspec
 from zerolayer.guard.deadline.admission import Admission
 from zerolayer.guard.deadline.booking import EARLY_NS, Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
+from zerolayer.guard.deadline.tickets import Name
 from zerolayer.model.cost import Prices
 
 LONG_NS: Final = 1 << 55  # a year: no limit of a request, and far from what the calendar takes for never
@@ -32,7 +33,7 @@ class Promise(msgspec.Struct, frozen=True):
     terms: Terms
     soft: bool
     sender: bytes  # who holds it, as ``_spelled`` writes it
-    request: bytes  # its route and the SHA-256 of its body
+    request: bytes  # its route and the SHA-256 of its body, in MessagePack
     ticket: str
 
     def moved(self, by_ns: int) -> Promise:
@@ -81,11 +82,11 @@ def promises(admission: Admission, chunk_tokens: int) -> tuple[Promise, ...]:
             booking.terms,
             booking.soft,
             _spelled(sender),
-            request,
+            msgspec.msgpack.encode(booking.key[1]),
             booking.ticket,
         )
         for booking in admission.calendar.bookings
-        if isinstance(request := booking.key[1], bytes) and isinstance(sender := booking.credential, (str, bytes))
+        if isinstance(sender := booking.credential, (str, bytes))
     )
 
 
@@ -101,7 +102,7 @@ def adopt(admission: Admission, given: Sequence[Promise], work_of: Callable[[int
         if booking is None:
             continue
         booking.early_ns = EARLY_NS + min(_HELD_NS, max(0, booking.start_ns - promise.start_ns))
-        admission.tickets.file(booking, _meant(promise.sender), promise.request, promise.ticket)
+        admission.tickets.file(booking, _meant(promise.sender), _named(promise.request), promise.ticket)
         adopted += 1
     return adopted
 
@@ -121,6 +122,11 @@ def _spelled(credential: str | bytes) -> bytes:
 
 def _meant(sender: bytes) -> str | bytes:
     return sender[1:] if sender[:1] == b"k" else sender[1:].decode("utf-8", "surrogatepass")
+
+
+def _named(request: bytes) -> Name:
+    route, digest = msgspec.msgpack.decode(request, type=tuple[str, bytes])
+    return route, digest
 
 
 def _prompt_tokens(work: Work, chunk_tokens: int) -> int:
