@@ -84,9 +84,9 @@ def test_what_was_not_handed_over_in_the_end_stays_the_old_processes(place):
 
 def test_a_new_process_that_is_told_to_end_ends_after_the_old_one_and_nobody_serves_then(place):
     old = place.serve()
-    running = place.stream(500)
-    new = place.serve("--takeover")
-    new.send_signal(signal.SIGTERM)
-    assert (new.wait(WAIT_S), old.wait(WAIT_S)) == (0, 0)
-    running.join()
+    with socket.create_connection(("127.0.0.1", place.port)) as unfinished:  # for which the old one waits a moment
+        unfinished.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n")
+        new = place.serve("--takeover")
+        new.send_signal(signal.SIGTERM)
+        assert (new.wait(WAIT_S), old.wait(WAIT_S)) == (0, 0)
     assert not place.path.exists()
