@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -71,15 +73,20 @@ class Place:
     def client(self, retries: int = 2) -> openai.OpenAI:
         return openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="x", max_retries=retries)
 
-    def post(self, tokens: int, text: str = "hello", **more: object) -> tuple[int, dict[str, str], bytes]:
+    def open(self, tokens: int, text: str = "hello", *, ticket: str = "", **more: object) -> http.client.HTTPResponse:
+        """The head of a reply. Raises ``HTTPError``."""
         body = {"model": "smollm2", "messages": [{"role": "user", "content": text}], "max_tokens": tokens, **more}
+        headers = {"content-type": "application/json", "x-stainless-retry-count": "0"}
+        if ticket:
+            headers |= {"x-zl-ticket": ticket, "x-stainless-retry-count": "1"}
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/v1/chat/completions",
-            json.dumps(body).encode(),
-            {"content-type": "application/json", "x-stainless-retry-count": "0"},
+            f"http://127.0.0.1:{self.port}/v1/chat/completions", json.dumps(body).encode(), headers
         )
+        return urllib.request.urlopen(request, timeout=WAIT_S)
+
+    def post(self, tokens: int, text: str = "hello", **more: object) -> tuple[int, dict[str, str], bytes]:
         try:
-            with urllib.request.urlopen(request, timeout=WAIT_S) as reply:
+            with self.open(tokens, text, **more) as reply:
                 return reply.status, dict(reply.headers), reply.read()
         except urllib.error.HTTPError as error:
             return error.code, dict(error.headers), error.read()
@@ -170,6 +177,12 @@ class Load:
                 self.done += 1
             except Exception as error:
                 self.failed.append(repr(error))
+
+    def go_on(self, answers: int = 3) -> None:
+        """Until so many more requests were answered."""
+        wanted, late = self.done + answers, time.monotonic() + WAIT_S
+        while self.done < wanted and time.monotonic() < late:
+            time.sleep(0.01)
 
     def end(self) -> None:
         self._over = True

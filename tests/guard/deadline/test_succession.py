@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from zerolayer.errors import RetryLater
 from zerolayer.guard.deadline.admission import Admission, Grant, Wish
-from zerolayer.guard.deadline.booking import Booking, Work
+from zerolayer.guard.deadline.booking import Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
-from zerolayer.guard.deadline.succession import Engagements, Predecessor, engagements, take_on, typical_ends
+from zerolayer.guard.deadline.succession import LONG_NS, Engagements, Predecessor, engagements, take_on, typical_ends
 from zerolayer.guard.deadline.tickets import Asker
 from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
@@ -49,7 +49,7 @@ class Process:
 
     def ask(self, body: bytes, tokens: int = 50, asker: Asker | None = None) -> Grant | Booking | RetryLater:
         work = self.work(100, tokens)
-        wish = Wish(work, work, work, LIMITS, Tier.DEFAULT, ("chat", body))
+        wish = Wish(work, work, work, LIMITS, Tier.DEFAULT, ("chat.completions", body))  # as the guard names requests
         try:
             return self.admission.ask(wish, asker or Asker("alice"))
         except RetryLater as refusal:
@@ -92,6 +92,22 @@ def test_whoever_was_told_a_time_is_served_when_it_comes_then(speed, shift):
         answer = new.admission.resume(answer)
     assert isinstance(answer, Grant)
     assert answer.booked
+
+
+NAMES = st.recursive(
+    st.one_of(st.text(max_size=5), st.binary(max_size=5), st.integers(-(2**62), 2**62)),
+    lambda names: st.lists(names, max_size=3).map(tuple),
+    max_leaves=4,
+)
+
+
+@given(NAMES.filter(bool), NAMES)
+def test_a_booking_is_found_by_whatever_it_was_filed_under(sender, request):
+    old, new = Process(), Process()
+    booking = old.calendar.book(old.work(100, 50), Terms(old.now + MS, LONG_NS, LONG_NS, LONG_NS))
+    old.admission.tickets.file(booking, sender, request, "ticket")
+    hand_over(old, new)
+    assert [booking.key for booking in new.calendar.bookings] == [(sender, request)]
 
 
 def test_a_ticket_is_worth_as_much_over_there():

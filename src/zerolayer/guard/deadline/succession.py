@@ -33,7 +33,7 @@ class Promise(msgspec.Struct, frozen=True):
     terms: Terms
     soft: bool
     sender: bytes  # who holds it, as ``_spelled`` writes it
-    request: bytes  # its route and the SHA-256 of its body, in MessagePack
+    request: bytes  # its route and the SHA-256 of its body, written alike
     ticket: str
 
     def moved(self, by_ns: int) -> Promise:
@@ -60,7 +60,7 @@ class Engagements(msgspec.Struct, frozen=True):
 def engagements(admission: Admission, chunk_tokens: int) -> Engagements:
     """What the next process goes on with."""
     seen = admission.attendance.seen()
-    known = tuple((_spelled(who), kept, lapsed) for who, (kept, lapsed) in seen if isinstance(who, (str, bytes)))
+    known = tuple((_spelled(who), kept, lapsed) for who, (kept, lapsed) in seen)
     return Engagements(promises(admission, chunk_tokens), known, admission.told_ns)
 
 
@@ -82,11 +82,11 @@ def promises(admission: Admission, chunk_tokens: int) -> tuple[Promise, ...]:
             booking.terms,
             booking.soft,
             _spelled(sender),
-            msgspec.msgpack.encode(booking.key[1]),
+            _spelled(request),
             booking.ticket,
         )
         for booking in admission.calendar.bookings
-        if isinstance(sender := booking.credential, (str, bytes))
+        if (sender := booking.credential) is not None and (request := booking.key[1]) is not None  # somebody holds it
     )
 
 
@@ -102,7 +102,7 @@ def adopt(admission: Admission, given: Sequence[Promise], work_of: Callable[[int
         if booking is None:
             continue
         booking.early_ns = EARLY_NS + min(_HELD_NS, max(0, booking.start_ns - promise.start_ns))
-        admission.tickets.file(booking, _meant(promise.sender), _named(promise.request), promise.ticket)
+        admission.tickets.file(booking, _meant(promise.sender), _meant(promise.request), promise.ticket)
         adopted += 1
     return adopted
 
@@ -115,18 +115,31 @@ def _patient(promise: Promise) -> Terms:
     return Terms(promise.start_ns, LONG_NS, LONG_NS, LONG_NS, urgent=promise.terms.urgent)
 
 
-def _spelled(credential: str | bytes) -> bytes:
-    """A key's id or a name, in bytes that tell which."""
-    return b"k" + credential if isinstance(credential, bytes) else b"n" + credential.encode("utf-8", "surrogatepass")
+def _spelled(name: Name) -> bytes:
+    """In bytes that tell what it was: ``_meant`` reads them."""
+    if isinstance(name, bytes):
+        return b"b" + name
+    if isinstance(name, str):
+        return b"t" + name.encode("utf-8", "surrogatepass")
+    if isinstance(name, int):
+        return b"i%d" % name
+    return b"(" + b"".join(b"%d:%b" % (len(part), part) for part in map(_spelled, name))
 
 
-def _meant(sender: bytes) -> str | bytes:
-    return sender[1:] if sender[:1] == b"k" else sender[1:].decode("utf-8", "surrogatepass")
-
-
-def _named(request: bytes) -> Name:
-    route, digest = msgspec.msgpack.decode(request, type=tuple[str, bytes])
-    return route, digest
+def _meant(spelled: bytes) -> Name:
+    kind, rest = spelled[:1], spelled[1:]
+    if kind == b"b":
+        return rest
+    if kind == b"t":
+        return rest.decode("utf-8", "surrogatepass")
+    if kind == b"i":
+        return int(rest)
+    parts: list[Name] = []
+    while rest:
+        length, _, rest = rest.partition(b":")
+        parts.append(_meant(rest[: int(length)]))
+        rest = rest[int(length) :]
+    return tuple(parts)
 
 
 def _prompt_tokens(work: Work, chunk_tokens: int) -> int:
