@@ -18,7 +18,7 @@ from zerolayer.guard.deadline.admission import Admission, Grant, Wish
 from zerolayer.guard.deadline.booking import EARLY_NS, Booking, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
-from zerolayer.guard.deadline.tickets import Asker, Name
+from zerolayer.guard.deadline.tickets import Asker
 from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
 
@@ -131,22 +131,14 @@ class Simulation:
         """Upper and lower bound of its work, and what is promised."""
         return client.work, client.work, client.work
 
-    def sender(self, client: Client) -> Name:
-        """Who asks."""
-        return client.name % 7
-
-    def key(self, client: Client) -> Name:
-        """What it asks."""
-        return client.name
-
     def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
         asker = Asker(
-            self.sender(client),
+            client.name % 7,
             retry=again,
             ticket=booked.ticket if booked and not booked.soft else None,
             last=client.tries == 1,
         )
-        wish = Wish(*self.wish(client), self._left(client), client.tier, self.key(client))
+        wish = Wish(*self.wish(client), self._left(client), client.tier, client.name)
         client.tries -= 1
         try:
             answer = self.admission.ask(wish, asker)
@@ -183,8 +175,7 @@ class Simulation:
         return msgspec.structs.replace(client.limits, end_ns=left, patience_ns=left)
 
     def _come_back(self, client: Client, refusal: SlotsBusy) -> None:
-        name = (self.sender(client), self.key(client))
-        booking = next((b for b in self.calendar.bookings if b.key == name), None)
+        booking = next((b for b in self.calendar.bookings if b.key == (client.name % 7, client.name)), None)
         assert (refusal.ticket is None) == (booking is None or booking.soft)
         if client.late_ns is None or client.tries == 0:
             client.outcome = "away"

@@ -7,28 +7,24 @@ one, whose engine is quicker or slower.
 from __future__ import annotations
 
 import msgspec
-from arrivals import ARRIVALS, PRICES, SLOTS
+from arrivals import LATENESS, PRICES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation import MS, Client, Simulation, work
+from simulation import LIMITS, MS, Client, Simulation, work
 
 from zerolayer.guard.deadline.booking import Booking
+from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.succession import Engagements, Predecessor, engagements, take_on, typical_ends
-from zerolayer.guard.deadline.tickets import Name
 from zerolayer.model.cost import Prices
+from zerolayer.wire.schema import Tier
 
+SLOTS = 2
 CHUNK = 64
 TOLD_NS = 50 * MS  # between two times that the old process says what still runs
 
 
 class Process(Simulation):
-    """Clients as they are known from one process to the next."""
-
-    def sender(self, client: Client) -> Name:
-        return f"sender {client.name % 7}"
-
-    def key(self, client: Client) -> Name:
-        return ("chat", b"%d" % client.name)
+    """One side."""
 
     def work(self, prompt_tokens: int, tokens: int) -> object:
         return work(-(-prompt_tokens // CHUNK), tokens, self.prices)
@@ -96,7 +92,20 @@ def change(old: Prices, new: Prices, arrivals: list[tuple], after_ms: int, seed:
     return Change(*processes, processes[0].now + after_ms * MS)
 
 
-CHANGES = (PRICES, PRICES, ARRIVALS, st.integers(0, 6000), st.integers(0, 1000))
+CROWDS = st.lists(
+    st.tuples(
+        st.integers(0, 40),  # ms after the one before
+        st.integers(1, 4),  # chunks
+        st.integers(20, 120),  # tokens
+        LATENESS,
+        st.one_of(st.none(), st.integers(1, 60)),  # tokens after which it stops early
+        st.sampled_from([LIMITS, Limits(2_000 * MS, 250 * MS, 6_000 * MS)]),
+        st.sampled_from(Tier),
+    ),
+    min_size=6,
+    max_size=30,
+)
+CHANGES = (PRICES, PRICES, CROWDS, st.integers(50, 800), st.integers(0, 1000))
 
 
 @settings(max_examples=80)
