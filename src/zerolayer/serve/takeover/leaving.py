@@ -16,14 +16,12 @@ from zerolayer.errors import Unavailable
 from zerolayer.front import moving
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.held import ask_again
-from zerolayer.front.site import Peer
 from zerolayer.guard.budget.succession import Bequest, Settled
 from zerolayer.guard.deadline.succession import Engagements, engagements, take_on, typical_ends
 from zerolayer.serve.takeover.messages import MOST_DESCRIPTORS, Estate
 from zerolayer.serve.takeover.service import Service
 
 _LAST_NS: Final = 250_000_000
-_UNREAD_NS: Final = 20_000_000  # what came before connections went on is read by then
 _AGAIN_MS: Final = 50  # by then the connections that it could come on again have moved, or are closed
 
 
@@ -37,7 +35,6 @@ class Leaving:
         self._frozen = False
         self._moved_out = False
         self._left_ns = 0
-        self._told_to_go = False
         self._here: set[Exchange] = set()  # held clients, whose promises go along
         self._settled: list[Settled] = []  # before the other process serves
         self._out: Estate | None = None
@@ -103,16 +100,11 @@ class Leaving:
         """Descriptors of connections that rest, to be sent on; the caller closes them."""
         return moving.take(self._server.entrances.connections, MOST_DESCRIPTORS)
 
-    def read_on(self) -> None:
-        """On connections that cannot move: what was sent meanwhile is to be asked again."""
-        for connection in self._staying():
-            connection.hold(held=False)
-
-    def drain(self, now_ns: int) -> None:
-        """Connections that cannot move are ended by their next reply, or when they rest, once what waited is read."""
-        if not self._told_to_go and now_ns - self._left_ns >= _UNREAD_NS:
-            self._told_to_go = True
-            for connection in self._staying():
+    def drain(self) -> None:
+        """Connections that cannot move are ended by their next reply, or when they rest."""
+        for connection in list(self._server.entrances.connections):
+            if not connection.waits_to_move:
+                connection.hold(held=False)
                 connection.drain()
 
     def ends_ns(self) -> tuple[int, ...]:
@@ -154,9 +146,6 @@ class Leaving:
             server.entrances.hold(held=False)
         for exchange in self._taken_back():
             ask_again(exchange)
-
-    def _staying(self) -> list[Peer]:
-        return [each for each in self._server.entrances.connections if not each.waits_to_move]
 
     def _taken_back(self) -> list[Exchange]:
         """Clients that were held and are still here."""

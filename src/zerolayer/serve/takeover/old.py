@@ -188,7 +188,7 @@ class OldProcess:
         _log.info("another process serves now; running replies have %g s", self._grace_s)
         self._leaving.go()
         self._move(first=True)
-        self._leaving.read_on()
+        self._leaving.drain()
         self._ends_at = self._loop.time() + self._grace_s
         self._look()
 
@@ -198,7 +198,6 @@ class OldProcess:
             return
         self._move()
         now = time.monotonic_ns()
-        self._leaving.drain(now)
         if now - self._told_ns >= _TELL_S * 1e9:
             self._told_ns = now
             self._channel.send(Slots(self._leaving.ends_ns()))
