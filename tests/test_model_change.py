@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ import pytest
 from openai import OpenAI
 
 from reference.tiny_model import LLAMA, write_tiny_model
+from zerolayer.errors import DeployFailed
+from zerolayer.serve.deploy.command import deploy
 
 STORY = "Tell me of the sea."
 
@@ -108,3 +111,24 @@ def test_without_a_server_the_command_says_where_it_looked(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert str(tmp_path / "none") in done.stderr
+
+
+def test_a_server_that_ends_meanwhile_is_not_taken_for_one_that_was_never_there(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(tmp_path / "admin.sock"))
+        listening.listen()
+
+        def begin_and_die() -> None:
+            accepted, _ = listening.accept()
+            asked = b""
+            while not asked.endswith(b"}"):
+                asked += accepted.recv(65536)
+            line = b'{"phase": "load", "text": "loading"}\n'
+            accepted.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(line), line))
+            accepted.close()
+
+        server = threading.Thread(target=begin_and_die)
+        server.start()
+        with pytest.raises(DeployFailed, match="the server ended before the new model was served"):
+            deploy("next.gguf", tmp_path / "admin.sock", as_json=True)
+        server.join()

@@ -267,11 +267,13 @@ class Unavailable(ZerolayerError):
     grpc_code = 14
     kind = "server_error"
     code = "unavailable"
-    retry_after_ms = 1000
 
-    def __init__(self, message: str, *, param: str | None = None, peers: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, param: str | None = None, peers: tuple[str, ...] = (), retry_after_ms: int = 1000
+    ) -> None:
         super().__init__(message, param=param)
         self.peers = peers
+        self.retry_after_ms = retry_after_ms
 
 
 class EngineFailed(ZerolayerError):

@@ -187,6 +187,25 @@ def test_the_old_model_is_given_back_when_its_last_stream_has_ended(serve):
     service.engine = EchoEngine(slots=1, slot_tokens=16, chunk_tokens=16, step_us=0)  # for the end of the test
 
 
+@pytest.mark.parametrize("when", ["loading", "trying"])
+def test_a_model_that_fails_is_given_back(serve, when):
+    service, made = serve(), []
+
+    def fails(contract, **how):
+        loaded = another(service.engine, contract, **how)
+        made.append(weakref.ref(loaded.engine))
+        if when == "loading":
+            raise StartupError("The file is damaged.")
+        loaded.engine.broken = EngineFailed("no")
+        return loaded
+
+    service.next_model = fails
+    service.on_loop(gc.freeze)
+    service.deploy("/models/next.gguf").reached("failed")
+    expect_soon(lambda: service.on_loop(lambda: made[0]() is None))
+    gc.unfreeze()
+
+
 def test_a_stream_whose_limits_leave_no_room_for_two_models_holds_the_change_up(serve):
     service = serve(step_us=20_000)
     with ExitStack() as stack:

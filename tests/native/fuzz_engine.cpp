@@ -167,7 +167,9 @@ class Fuzzer {
   void load() {
     std::vector<float> values(SmallModel::kHidden, 1.0f);
     accepted([&] { engine_->load_norms(any(SmallModel::kLayers), values.data(), values.data()); });
-    accepted([&] { engine_->refine(); });  // nothing is left to refine
+    int fine = 0;
+    if (accepted([&] { fine = engine_->find_fine(); })) expect(fine == 0, "nothing is left to refine");
+    expect(!accepted([&] { engine_->pack_fine(); }), "nothing is left to pack");
     const zl::Tensor wrong{zl::TensorType(any(40)), reinterpret_cast<const uint8_t*>(values.data()), any(SmallModel::kHidden - 1), any(SmallModel::kHidden)};
     expect(!accepted([&] { engine_->load_down(any(SmallModel::kLayers), wrong); }), "a tensor of another shape is refused");
   }

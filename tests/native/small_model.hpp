@@ -80,6 +80,6 @@ struct SmallModel {
     engine->load_embedding(embedding);
     const std::vector<float> norm = random_floats(&random, kHidden, 1.0f);
     engine->load_head(embedding, norm.data());
-    engine->refine();
+    for (int left = engine->find_fine(); left > 0; left--) engine->pack_fine();
   }
 };

@@ -74,7 +74,8 @@ def test_a_booking_made_by_the_old_process_is_redeemed_from_the_new_one_at_its_t
         text = b"".join(iter(lambda: admin.recv(65536), b"")).decode()
         admin.close()
         became = {line.split('"')[3]: int(line.split()[-1]) for line in text.splitlines() if ":booking_total{" in line}
-        assert became["kept"] + became["late"] == 1  # late: on a busy machine
+        # Late, on a busy machine; early, where the new process measured slower steps there and found a later start.
+        assert became["kept"] + became["late"] + became["early"] == 1
         assert became["no_show"] == became["broken"] == 0
         assert old.wait(WAIT_S) == 0
         assert stopped(new) == 0

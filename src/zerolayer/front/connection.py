@@ -220,8 +220,8 @@ class Connection(asyncio.Protocol):
     @property
     def waits_to_move(self) -> bool:
         """Whether nothing of a next request was read."""
-        alone = self._phase is _BUSY and not (self._early or self._events or self.draining)
-        return alone and self._transport.get_extra_info("ssl_object") is None
+        whole = self._phase in (_IDLE, _BUSY) and not (self._early or self._events or self.draining)
+        return whole and self._transport.get_extra_info("ssl_object") is None
 
     @property
     def busy(self) -> bool:

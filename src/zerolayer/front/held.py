@@ -81,3 +81,12 @@ class HeldClients:
     def _leave(self, exchange: Exchange) -> None:
         held, _ = self._waiting.pop(exchange)
         self._guard.leave(held)
+
+
+def ask_again(exchange: Exchange) -> None:
+    """Somebody who was let go asks as if he came now: the start that he was held for may be another one."""
+    try:
+        if exchange.action is not None:
+            exchange.action(exchange)
+    except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
+        exchange.defect(error)

@@ -30,6 +30,7 @@ from zerolayer.wire.http2_events import Chunk, Closed, Event, Gone, Message, Ope
 _log = logging.getLogger("zerolayer.front")
 
 _PERIOD_NS: Final = 1_000_000_000
+_LAST_S: Final = 0.02
 _READ: Final = int(Stage.READ)  # for every request: a member of an enumeration is dearer to name
 
 
@@ -159,8 +160,12 @@ class Http2Connection(asyncio.Protocol):
         """Answer what is running, then ask the client to go elsewhere, and close.
 
         GOAWAY is not sent ahead of the running replies, though it may be: clients that are built on Python's ``h2``,
-        httpx among them, take nothing after it. What they ask for meanwhile is refused as retryable by its route.
+        httpx among them, take nothing after it. What they ask for meanwhile is refused as retryable by its route. That
+        holds for a moment longer: what is on its way would be reset by a socket that is closed over it.
         """
+        self._loop.call_later(_LAST_S, self._end)
+
+    def _end(self) -> None:
         self._draining = True
         self._flush()
 

@@ -192,6 +192,16 @@ class Listener:
         if not self._stopped:
             self._pause()
 
+    @property
+    def opening(self) -> bool:
+        """Whether connections were accepted that are not in the set yet: a turn or two, or a handshake."""
+        return bool(self._opening)
+
+    def drop_opening(self) -> None:
+        """Close those."""
+        for opening in self._opening:
+            opening.cancel()
+
     def take(self, accepted: socket.socket) -> None:
         """A connection that another process accepted."""
         self._take(accepted)
@@ -256,7 +266,7 @@ class Listener:
                     ssl_handshake_timeout=HANDSHAKE_S,
                     ssl_shutdown_timeout=SHUTDOWN_S,
                 )
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             accepted.close()
 
     def _refuse(self, accepted: socket.socket) -> None:

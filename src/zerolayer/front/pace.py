@@ -13,6 +13,7 @@ from zerolayer.guard.guard import Guard
 from zerolayer.model.letters import StepReport
 
 _TURNS: Final = 2  # of the loop: the one that is under way may have looked at its sockets already
+_MANY_TURNS: Final = 64  # in which those who waited in the kernel are accepted, some in each, and read
 
 
 class Pace:
@@ -71,8 +72,11 @@ class Pace:
 
     def deafen(self, asked_ns: int | None) -> None:
         """Until it is None: whoever came after ``asked_ns`` is not read, and loses no booking by that."""
-        self._deaf = asked_ns is not None
-        self._admission.heard_ns = self._clock_ns() if asked_ns is None else asked_ns
+        if asked_ns is not None:
+            self._deaf, self._admission.heard_ns = True, asked_ns
+        elif self._deaf:
+            self._deaf, self._hearing = False, True
+            self._loop.call_soon(self._heard, self._clock_ns(), _MANY_TURNS)
 
     def _hear(self) -> None:
         """Find out until when all arrivals have been read, so that nobody loses a booking to a loop that is behind."""

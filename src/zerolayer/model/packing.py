@@ -73,6 +73,14 @@ def fill(native: _native.Engine, weights: Weights, config: ModelConfig, progress
     native.load_embedding(embedding)
     part(config.layers, 2)
     native.load_head(embedding if config.tied_embedding else matrix("output.weight"), vector("output_norm.weight"))
+    part(config.layers, 3)
     if fine:
-        native.refine()
+        _refine(native, progress)
     part(config.layers + 1, 0)
+
+
+def _refine(native: _native.Engine, progress: Progress) -> None:
+    matrices = native.find_fine()  # which takes a step of 16 rows
+    for done in range(matrices):
+        progress("fine weights", done, matrices)
+        native.pack_fine()

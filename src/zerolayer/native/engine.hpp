@@ -60,9 +60,11 @@ class Engine {
   void load_head(const Tensor& head, const float* norm);
   void load_rope_factors(const float* factors);  // [head_dim / 2]: divides the frequencies (Llama 3.1's scaling)
 
-  // After everything is loaded: int8 matrices get their fine inputs (kernels.hpp), those that are largest in a short run on fixed tokens.
-  // Reads the tensors of load_qkv, load_down and load_head once more, which must still be in memory.
-  void refine();
+  // After everything is loaded: which inputs of int8 matrices are fine (kernels.hpp), those that are largest in a short run on fixed tokens.
+  // Returns of how many matrices; for each of them `pack_fine` is to be called.
+  int find_fine();
+  // The fine weights of the next matrix. Reads its tensors, of load_qkv, load_down or load_head, once more: they must still be in memory.
+  void pack_fine();
 
   // Copies the first `tokens` (a multiple of 16) of an open slot's context into a shared prefix that no open slot uses.
   void save_prefix(int slot, int prefix, int tokens);
@@ -139,7 +141,7 @@ class Engine {
   struct Span { int begin, end; };
 
   using RowOf = std::function<std::pair<const Tensor*, int>(int output)>;  // {tensor, row} of an output, {nullptr, 0} for padding
-  struct Refinable { Matrix* matrix; RowOf row_of; std::vector<float> energy; };  // energy: of each input, in the run of refine()
+  struct Refinable { Matrix* matrix; RowOf row_of; std::vector<float> energy; };  // energy: of each input, in the run of find_fine()
 
   void require_weights();
   Matrix make_matrix(int n, int k, TensorType type, bool fine);
@@ -185,7 +187,7 @@ class Engine {
   std::vector<Row> rows_;
   std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
   bool complete_ = false;  // all weights are loaded
-  bool listening_ = false;  // to what matrices multiply, in refine()
+  bool listening_ = false;  // to what matrices multiply, in find_fine()
   std::vector<Refinable> refinable_;
   bool sampling_ = true;
   std::vector<Sampled> sampled_;

@@ -29,11 +29,11 @@ void choose(const std::vector<float>& energy, int count, int32_t* out) {
 
 }  // namespace
 
-void Engine::refine() {
+int Engine::find_fine() {
   require_weights();
   for (const Slot& slot : slots_)
     if (slot.open) throw std::invalid_argument("weights are refined before the first generation");
-  if (refinable_.empty()) return;
+  if (refinable_.empty()) return 0;
   const int slot = limits_.slots - 1;
   slots_[slot].shared = 0;
   rows_.clear();
@@ -50,13 +50,18 @@ void Engine::refine() {
       this);
   listening_ = false;
   for (Refinable& refinable : refinable_) choose(refinable.energy, std::min(kFine, refinable.matrix->k), refinable.matrix->fine);
+  return int(refinable_.size());
+}
+
+void Engine::pack_fine() {
+  if (refinable_.empty() || refinable_.back().energy.empty()) throw std::invalid_argument("no matrix waits for the weights of its fine inputs");
   pool_.run(
       [](void* context, int thread) {
         Engine& engine = *static_cast<Engine*>(context);
-        for (const Refinable& refinable : engine.refinable_) engine.pack_fine(refinable, thread);
+        engine.pack_fine(engine.refinable_.back(), thread);
       },
       this);
-  refinable_.clear();
+  refinable_.pop_back();
 }
 
 // Adds to the energy of the matrix's inputs what the rows at x are, each row in parts of its own: the first token of a text is often

@@ -173,7 +173,8 @@ NB_MODULE(_native, m) {
         e.load_head(t, n);
       }, "head"_a, "norm"_a)
       .def("load_rope_factors", [](zl::Engine& e, Floats factors) { e.load_rope_factors(checked(factors, e.shape().head_dim / 2)); }, "factors"_a)
-      .def("refine", &zl::Engine::refine, nb::call_guard<nb::gil_scoped_release>())
+      .def("find_fine", &zl::Engine::find_fine, nb::call_guard<nb::gil_scoped_release>())
+      .def("pack_fine", nb::overload_cast<>(&zl::Engine::pack_fine), nb::call_guard<nb::gil_scoped_release>())
       .def("open", [](zl::Engine& e, int slot, Ids prompt, int max_tokens, float temperature, float top_p, int top_k, float min_p,
                       float repetition_penalty, float presence_penalty, float frequency_penalty, uint64_t seed, int top_logprobs,
                       std::vector<int32_t> stops, int min_tokens, const std::vector<std::pair<int32_t, float>>& bias, int prompt_logprobs,

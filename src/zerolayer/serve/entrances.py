@@ -92,6 +92,16 @@ class Entrances:
             listener.rest()
         self.hold(held=True)
 
+    @property
+    def opening(self) -> bool:
+        """Whether somebody was accepted whose connection is not there yet, and so is not held."""
+        return any(listener.opening for listener in self._listeners.values())
+
+    def drop_opening(self) -> None:
+        """Close those."""
+        for listener in self._listeners.values():
+            listener.drop_opening()
+
     def hold(self, *, held: bool) -> None:
         """Read nothing on the connections of the service, or go on."""
         for connection in list(self.connections):

@@ -104,7 +104,7 @@ async def _until_signalled(
         manager = ServiceManager({**os.environ, **({} if new is None else new.manager)}, lambda: server.alive)
         server.heirs.on_serving = manager.serves
         manager.ready()
-        handed_over = await _first(stop, server.heirs.gone) or (await server.heirs.settle() and await _over(server))
+        handed_over = await _first(stop, server.heirs.gone) or await server.heirs.settle()
         if not handed_over:
             manager.stopping()
             _log.info("draining: running replies have %g s; a second signal ends at once", GRACE_S)
@@ -122,9 +122,3 @@ async def _first(stop: asyncio.Event, gone: asyncio.Event) -> bool:
     for task in tasks:
         task.cancel()
     return gone.is_set()
-
-
-async def _over(server: Server) -> bool:
-    """Another process serves: wait until everything of this one is there."""
-    await server.heirs.gone.wait()
-    return True

@@ -91,14 +91,15 @@ class Server:
         self._prepared: Future[None] | None = None
         self._new = new
         self._warm = cost is not None
-        self._moving_in = False
+        self.moving_in = False  # another process still has ledger and budgets, which are this one's again
         info = loaded.engine.describe()
         self.metrics, self.glue = Metrics(loaded.name), GlueMeter()
         # A second model may come beside the first one, and each has a slot for drafts.
         self.meter = ComputeMeter(info.threads, 2 * (info.slots + 1), self._clock_ns())
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.nodes = NodeBook(contract, Derating.of_process(os.environ), self._helper)
-        self._preparing: asyncio.TimerHandle
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._preparing: asyncio.TimerHandle | None = None
         self._open_slots: Calendar | None = None  # those of the room: they are looked at for every reply
         site = self._build_site(limits, self.metrics, self.glue, contract)
         book, aside = self.book, (self._helper, self._compiler)
@@ -110,7 +111,7 @@ class Server:
         self.live = self._viewing.page(self._clock_ns)
         self.measuring = Measuring(self, self._clock_ns)
         self.deployments = Deployments(self, load)
-        self.heirs = Heirs(self, contract, GRACE_S)
+        self.heirs = Heirs(self, contract, GRACE_S, new)
         render, begin = self.measuring.render, self.deployments.begin
         parts = (site, self.nodes, book.budgets, render, self.live, begin, doorkeeper)
         self.tables = Tables(contract, lambda: self.room, *parts)
@@ -118,7 +119,7 @@ class Server:
         self.grpc_health = self.tables.grpc_health
         admin_site = self._build_site(limits, Metrics("admin"), GlueMeter())
         try:
-            given = {} if new is None else new.sockets
+            given = {} if new is None else new.give_sockets()
             self.entrances = Entrances(contract, self.tables.routers, site, admin_site, self.heirs.knock, given)
         except BaseException:
             self.records.close(self._clock_ns())
@@ -138,7 +139,8 @@ class Server:
         self.records.books.serve(new.name)
         self.live.serve(self._viewing.service())
         self.measuring.look()
-        self._preparing.cancel()
+        if self._preparing is not None:
+            self._preparing.cancel()
         self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
 
     @property
@@ -294,13 +296,15 @@ class Server:
 
     async def close(self) -> None:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
-        self._sweeper.cancel()
-        self._preparing.cancel()
+        for timer in (self._sweeper, self._preparing):  # none where the start failed
+            if timer is not None:
+                timer.cancel()
         await self.deployments.close()
         self.nodes.close()
-        if self._new is not None:
-            self._new.close()
-        self.entrances.stop(kept=self.heirs.gone.is_set())
+        new = self._new
+        if new is not None:
+            new.close()
+        self.entrances.stop(kept=self.heirs.gone.is_set() or (new is not None and not new.serves))
         await self.entrances.close(_FLUSH_S)
         for room in self.rooms:
             room.close()
@@ -313,7 +317,7 @@ class Server:
 
     def move_in(self) -> None:
         """Write ledger and budgets again, as soon as the process that was to take over lets go of them."""
-        self._moving_in = True
+        self.moving_in = True
 
     def reload(self) -> None:
         """Read the certificate again, if there is one; open connections go on."""
@@ -365,8 +369,8 @@ class Server:
         self.entrances.sweep(now)
         self.rooms.sweep(now)
         self.grpc_health.refresh()  # after the look, so that it tells what was seen
-        if self._moving_in and self.records.move_in() and self.book.move_in():
-            self._moving_in = False
+        if self.moving_in and self.records.move_in() and self.book.move_in():
+            self.moving_in = False
         self.records.sweep(now, self.guard)
         if self.keyring is not None:
             self.keyring.look()
@@ -379,7 +383,7 @@ class Server:
         """Whether everything in flight ended within ``seconds``."""
         deadline = self._loop.time() + seconds
         # Polled: events from every possible end would cost each request something for a thing that happens once.
-        while self.rooms.taken or self.entrances.busy:
+        while self.rooms.taken or self.entrances.busy or (self._new is not None and self._new.has_company):
             if self._loop.time() >= deadline:
                 return False
             await asyncio.sleep(0.01)

@@ -104,12 +104,28 @@ class Simulation:
         self.at(when, self._ask, client, None)
 
     def run(self, check=lambda: None) -> None:
-        while self._agenda:
-            when, _, action, given = heapq.heappop(self._agenda)
-            self.now = max(self.now, when)
-            action(*given)
+        while self.next_ns is not None:
+            self.go_on()
             check()
         self.admission.sweep(self.now + 10**12)
+
+    @property
+    def next_ns(self) -> int | None:
+        """When something happens next."""
+        return self._agenda[0][0] if self._agenda else None
+
+    def go_on(self) -> None:
+        """To what happens next."""
+        when, _, action, given = heapq.heappop(self._agenda)
+        self.now = max(self.now, when)
+        action(*given)
+
+    def coming(self) -> list[tuple[int, Client, Booking | None, bool]]:
+        """Clients that come elsewhere from now on: when, what was booked for them, and whether they have asked."""
+        mine = [entry for entry in self._agenda if entry[2] == self._ask]
+        self._agenda = [entry for entry in self._agenda if entry[2] != self._ask]
+        heapq.heapify(self._agenda)
+        return [(when, *given, *([False] if len(given) == 2 else [])) for when, _, _, given in sorted(mine)]
 
     def wish(self, client: Client) -> tuple[Work, Work, Work]:
         """Upper and lower bound of its work, and what is promised."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from zerolayer.guard.budget.account import Account, State
-from zerolayer.guard.budget.budgets import Budgets, Hold
+from zerolayer.guard.budget.budgets import Budgets, Hold, keep_nothing
 from zerolayer.guard.budget.lease import NO_UNITS, Units
 from zerolayer.guard.identity import Quota
 from zerolayer.guard.spent import Spent
@@ -66,6 +66,7 @@ class Bequest:
     def end(self) -> None:
         """There is nobody to tell any more."""
         self._budgets.heir = None
+        self._budgets.keep = keep_nothing
 
     def _begun(self, account: Account) -> None:
         """A request that was held counts from now on."""

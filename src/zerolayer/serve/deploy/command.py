@@ -46,8 +46,8 @@ def deploy(model: str, place: Path | None, *, as_json: bool) -> int:
         raise DeployFailed("a server on a port of the system's choice has no admin socket by itself; name it: --socket")
     connection = _Local(place)
     show = _show_json if as_json else _Lines().show
+    news: News | None = None
     try:
-        news: News | None = None
         for news in _ask(connection, _named(model)):
             show(news)
         if news is None or not news.last:
@@ -56,6 +56,8 @@ def deploy(model: str, place: Path | None, *, as_json: bool) -> int:
         print("\nzerolayer: called off; before the new model answers the old one is served on", file=sys.stderr)
         raise
     except (OSError, http.client.HTTPException):
+        if news is not None:
+            raise DeployFailed(_LOST) from None
         raise DeployFailed(
             f"no server answers at {place}. Run this as the user of the server, and give --port or --socket as it has"
         ) from None

@@ -21,7 +21,7 @@ from zerolayer.contract import Contract
 from zerolayer.errors import DeployFailed, Unavailable, ZerolayerError
 from zerolayer.front.defect import log_defect
 from zerolayer.front.deploys import News
-from zerolayer.front.exchange import Exchange
+from zerolayer.front.held import ask_again
 from zerolayer.model.cost import Prices
 from zerolayer.model.load import Beside
 from zerolayer.model.shared_cores import SharedCores
@@ -42,7 +42,7 @@ _TURN_NS: Final = 30_000_000  # a part of the memory that is touched, at the pac
 _NS_PER_BYTE: Final = 2  # of memory that is touched and packed
 _NS_PER_WEIGHT: Final = 4  # of a matrix that is packed in one turn
 _ROUNDS: Final = 2  # of heartbeats: the second one must give what the first one gave
-_PHASES: Final = {"file": "load", "memory": "load", "weights": "pack", "kept prompts": "warm"}
+_PHASES: Final = {"file": "load", "memory": "load", "weights": "pack", "fine weights": "pack", "kept prompts": "warm"}
 
 _CLOSE_S: Final = 30.0  # for what a thread does between two looks whether it is called off
 
@@ -58,11 +58,23 @@ def load_later(contract: Contract, progress: Callable[[str], None], **how: objec
     return load_model(contract, progress, **how)  # type: ignore[arg-type]
 
 
+class Others(Protocol):
+    """Other processes, to which this one hands over or from which it took over."""
+
+    @property
+    def in_the_way(self) -> str:
+        """Why no other model can be served now, for people; "" if it can."""
+
+
 class Deployable(Protocol):
     """A server, as far as it takes part."""
 
     house: House
     rooms: Rooms
+
+    @property
+    def heirs(self) -> Others:
+        """Who would take it over."""
 
     def served(self, new: ModelRoom) -> None:
         """``new`` answers from now on."""
@@ -88,6 +100,7 @@ class Deployment:
         self._began_ns = self._clock_ns()
         self._cores = SharedCores()
         self._called_off = threading.Event()
+        self._new: ModelRoom | None = None
         self._switched = False
         self.over = False
 
@@ -98,21 +111,26 @@ class Deployment:
 
     async def run(self) -> None:
         """All of it; never raises."""
-        new: ModelRoom | None = None
         try:
-            loaded = await self._aside(self._loaded)
-            new = build_room(self._server.house, self._contract, loaded, self._server.rooms.next_meter())
-            self._say("warm", "measuring its steps and proving its programs")
-            await self._aside(partial(self._warm, new))
-            await self._switch(new)
-            await self._drain(new)
+            await self._change()
         except ZerolayerError as error:
-            await self._give_up(new, error)
+            _forget_frames(error)
+            await self._give_up(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, requests are served on
             log_defect("a deployment failed", error)
-            await self._give_up(new, DeployFailed(_DEFECT))
+            _forget_frames(error)
+            await self._give_up(DeployFailed(_DEFECT))
         finally:
+            self._new = None
             self.over = True
+
+    async def _change(self) -> None:
+        loaded = await self._aside(self._loaded)
+        self._new = new = build_room(self._server.house, self._contract, loaded, self._server.rooms.next_meter())
+        self._say("warm", "measuring its steps and proving its programs")
+        await self._aside(partial(self._warm, new))
+        await self._switch(new)
+        await self._drain(new)
 
     # Before the change.
 
@@ -171,7 +189,7 @@ class Deployment:
         self._switched = True
         self._server.served(new)
         for exchange in here:
-            _ask_again(exchange)
+            ask_again(exchange)
         _log.info("%s is served now; %d requests end on %s", new.name, old.dispatcher.running, old.name)
         self._say("switch", f"{new.name} answers now; {moved[0]} of {moved[1]} booked starts were fitted into it")
 
@@ -210,11 +228,12 @@ class Deployment:
         gc.freeze()
         await self._aside(_trim)
 
-    async def _give_up(self, new: ModelRoom | None, error: ZerolayerError) -> None:
+    async def _give_up(self, error: ZerolayerError) -> None:
         """The room that is served goes on as if nothing had been."""
         current = self._server.rooms.current
         if not self._switched:
             current.alone()
+            new, self._new = self._new, None
             if new is not None:
                 await self._aside(new.loaded.engine.shutdown)
                 new.silence()
@@ -275,6 +294,8 @@ class Deployments:
         """Begin to change to the model that ``path`` names. Raises ``DeployFailed``."""
         if self.busy:
             raise DeployFailed("another model is being deployed; wait for its end, then deploy again")
+        if why := self._server.heirs.in_the_way:
+            raise DeployFailed(why)
         room = self._server.rooms.current
         if room.guard.closed is not None:
             raise DeployFailed("the server takes no requests, so it takes no new model either; see /readyz")
@@ -294,13 +315,11 @@ class Deployments:
             await asyncio.wait((self._task,), timeout=_CLOSE_S)
 
 
-def _ask_again(exchange: Exchange) -> None:
-    """Somebody who was held for a booked start asks the room that is served now; the start went along."""
-    try:
-        if exchange.action is not None:
-            exchange.action(exchange)
-    except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
-        exchange.defect(error)
+def _forget_frames(error: BaseException | None) -> None:
+    """What failed has the new model in its frames; nobody looks at them any more."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
 
 
 def _trim() -> None:

@@ -56,7 +56,7 @@ class NewProcess:
     def __init__(self, path: Path, addresses: Mapping[str, str]) -> None:
         self.state = New.ASKING
         self._pidfd = -1
-        self.sockets: dict[str, list[socket.socket]] = {}
+        self._sockets: dict[str, list[socket.socket]] = {}
         self._estate: Estate | None = None
         self._channel = Channel(_connect(path))
         self._clocks = clocks()
@@ -68,6 +68,21 @@ class NewProcess:
         self.manager = welcome.manager
         self._pidfd = _pidfd(welcome.pid)
 
+    @property
+    def serves(self) -> bool:
+        """Whether this process serves, and not the one before it."""
+        return self.state in (New.SERVING, New.ALONE)
+
+    @property
+    def has_company(self) -> bool:
+        """Whether this process serves while the one before it ends its replies. Should this one die, that serves on."""
+        return self.state is New.SERVING
+
+    def give_sockets(self) -> dict[str, list[socket.socket]]:
+        """What is listened on, by name; the caller owns it from now on."""
+        given, self._sockets = self._sockets, {}
+        return given
+
     def take(self) -> None:
         """The model is loaded and warm: ask for everything. From here on the old process reads nothing."""
         self.state, _ = NEW[self.state, Event.TAKE]
@@ -77,7 +92,7 @@ class NewProcess:
             raise self._failed("the running server sent something else than what it has")
         self._estate = estate
         for name, descriptor in zip(estate.listeners, descriptors, strict=True):
-            self.sockets.setdefault(name, []).append(socket.socket(fileno=descriptor))
+            self._sockets.setdefault(name, []).append(socket.socket(fileno=descriptor))
 
     def adopt(self, server: Service) -> None:
         """Promises, budgets and the slots that are still in use over there become the server's."""
@@ -141,7 +156,7 @@ class NewProcess:
 
     def _failed(self, why: str) -> TakeoverFailed:
         self.close()
-        for sockets in self.sockets.values():
+        for sockets in self._sockets.values():
             for listening in sockets:
                 listening.close()
         return TakeoverFailed(why)

@@ -35,7 +35,7 @@ _log = logging.getLogger("zerolayer.serve")
 _GREETING_S: Final = 10.0
 _LOADING_S: Final = 3600.0  # a model of hundreds of gigabytes comes from a network
 _HELD_S: Final = 0.25  # for clients whose slot is not quite free
-_OFFERED_S: Final = 20.0  # until the new process could accept
+_OFFERED_S: Final = 5.0  # until the new process could accept; nobody is read meanwhile
 _LOOK_S: Final = 0.005
 _TELL_S: Final = 0.05
 _TIMES: Final[Mapping[Old, float]] = {
@@ -45,6 +45,9 @@ _TIMES: Final[Mapping[Old, float]] = {
     Old.OFFERED: _OFFERED_S,
 }
 _REPLACING: Final = "a model is being deployed; take over when that is done"
+_MOVING_IN: Final = (
+    "its ledger or budgets are still with a process that did not take over; end that process, then take over again"
+)
 _EVENTS: Final[Mapping[type[Message], Event]] = {Take: Event.TAKE, Ready: Event.READY}
 
 
@@ -71,6 +74,7 @@ class OldProcess:
         self._server = server
         self._leaving = Leaving(server, self._settle)
         self._channel = Channel(connected)
+        self._pid, self._uid = self._channel.peer
         self._addresses, self._manager = dict(addresses), dict(manager)
         self._grace_s = grace_s
         self._heirs = heirs
@@ -87,9 +91,9 @@ class OldProcess:
         return self.state is Old.OVER
 
     @property
-    def successor(self) -> int:
-        """The process that serves now; 0 while that is this one."""
-        return self._channel.peer[0] if self.state in (Old.DRAINING, Old.GONE) else 0
+    def pid(self) -> int:
+        """The process that would take over."""
+        return self._pid
 
     def refuse(self, why: str) -> None:
         """Not now, or not at all."""
@@ -104,8 +108,8 @@ class OldProcess:
             self._take(Event.UNFIT if self._why else Event.HELLO)
         else:
             event = _EVENTS.get(type(message))
-            if isinstance(message, Take) and self._server.replacing:
-                self.refuse(_REPLACING)
+            if isinstance(message, Take) and self._server.moving_in:
+                self.refuse(_MOVING_IN)
             elif event is None:
                 self.refuse("a message came that has no place here")
             else:
@@ -120,8 +124,7 @@ class OldProcess:
         self._take(Event.FROZEN if self.state is Old.FREEZING else Event.LOST)
 
     def _misfit(self, hello: Hello) -> str:
-        _, uid = self._channel.peer
-        if uid not in (0, os.geteuid()):
+        if self._uid not in (0, os.geteuid()):
             return "it belongs to another user"
         if self._server.replacing:
             return _REPLACING
@@ -152,7 +155,7 @@ class OldProcess:
         """The tables say so."""
 
     def _welcome(self) -> None:
-        _log.info("another process is loading its model to take over", extra={"pid": self._channel.peer[0]})
+        _log.info("another process is loading its model to take over", extra={"pid": self._pid})
         self._channel.send(Welcome(zerolayer.__version__, os.getpid(), clocks(), self._manager))
 
     def _refuse(self) -> None:
@@ -165,7 +168,7 @@ class OldProcess:
 
     def _look_at_held(self) -> None:
         if self.state is Old.FREEZING:
-            if self._leaving.settled:
+            if self._leaving.settles():
                 self._take(Event.FROZEN)
             else:
                 self._loop.call_later(_LOOK_S, self._look_at_held)
@@ -181,7 +184,7 @@ class OldProcess:
 
     def _go(self) -> None:
         self._channel.send(Go())
-        self._heirs.on_serving(self._channel.peer[0])
+        self._heirs.on_serving(self._pid)
         _log.info("another process serves now; running replies have %g s", self._grace_s)
         self._leaving.go()
         self._move(first=True)

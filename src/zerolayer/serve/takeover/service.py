@@ -18,6 +18,7 @@ class Service(Protocol):
     book: BudgetBook
     entrances: Entrances
     grpc_health: GrpcHealth
+    moving_in: bool  # ledger and budgets are still another process's, and this one's again
     nodes: NodeBook
     records: Records
 
