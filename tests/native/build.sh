@@ -8,6 +8,7 @@ compiler=${2:-g++}
 here=$(dirname "$0")
 native=$here/../../src/zerolayer/native
 objects=$(mktemp -d)
+mkdir "$objects/programs"
 trap 'rm -r "$objects"' EXIT
 at_once() { xargs -d '\n' -P "$(nproc)" -n 1 sh -c; }
 compile() { # NAME FLAGS...: the command
@@ -18,7 +19,11 @@ compile() { # NAME FLAGS...: the command
 }
 avx2="-mavx2 -mfma -mf16c"
 avx512="$avx2 -mavx512f -mavx512bw -mavx512vl -mavx512dq"
-{
+{ # the longest first
+  for output in $outputs; do
+    name=$(basename "$output")
+    echo "'$compiler' -std=c++20 -O2 -ffp-contract=off -Wall -Wextra -I '$native' $* -c '$here/$name.cpp' -o '$objects/programs/$name.o'"
+  done
   case $("$compiler" -dumpmachine) in
   x86_64*)
     compile kernels_avx2 $avx2 "$@"
@@ -33,6 +38,5 @@ avx512="$avx2 -mavx512f -mavx512bw -mavx512vl -mavx512dq"
   done
 } | at_once
 for output in $outputs; do
-  echo "'$compiler' -std=c++20 -O2 -ffp-contract=off -Wall -Wextra -I '$native' $* '$here/$(basename "$output").cpp' '$objects'/*.o" \
-    "-pthread -o '$output'"
-done | at_once
+  "$compiler" "$@" "$objects/programs/$(basename "$output").o" "$objects"/*.o -pthread -o "$output"
+done
