@@ -47,7 +47,8 @@ COMPUTATION = Lane(
     "computation",
     (
         "tests/guard", "tests/model", "tests/observe", "tests/reference", "tests/text", "tests/wire",
-        "tests/test_architecture.py",
+        "tests/check/test_compare.py", "tests/check/test_detector_power.py", "tests/check/test_diseases.py",
+        "tests/check/test_statistics.py", "tests/test_architecture.py",
     ),
 )  # fmt: skip
 BUILDS = Lane(
