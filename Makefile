@@ -27,14 +27,14 @@ serve: $(INSTALLED) $(VENV)/model  ## start the server (ARGS="--slots 4" passes 
 	@exec $(BIN)/python -m zerolayer serve $(ARGS)
 
 test: lint  ## lint, types and all tests that need nothing outside PyPI (ARGS="tests/wire" narrows them)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python $(if $(ARGS),-m pytest $(ARGS),tests/lanes.py test)
 
 lint: $(INSTALLED) $(VENV)/model $(VENV)/test-tools  ## style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
 judges: $(INSTALLED) $(VENV)/model $(VENV)/test-tools $(VENV)/judge-extra judge-tools  ## tests against other people's programs
-	@$(BIN)/python -m pytest -m judge -rs $(ARGS)
+	@$(BIN)/python $(if $(ARGS),-m pytest -m judge -rs $(ARGS),tests/lanes.py judges)
 
 judge-tools:
 	@missing=; for pair in $(JUDGES); do command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \

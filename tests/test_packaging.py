@@ -22,6 +22,14 @@ def run(*command: str | Path, folder: Path) -> str:
     return done.stdout
 
 
+def environment(folder: Path, *install: str | Path) -> Path:
+    """A fresh environment in ``folder`` with what pip installs there."""
+    venv.create(folder, with_pip=False)
+    pip = (sys.executable, "-m", "pip", "--python", folder / "bin" / "python")
+    run(*pip, "install", "--quiet", *install, folder=folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from the source archive, as ``python -m build`` does."""
@@ -33,10 +41,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh environment with nothing but the wheel and what it needs."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
-    run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", wheel, folder=folder)
-    return folder
+    return environment(tmp_path_factory.mktemp("environment"), wheel)
 
 
 def test_the_wheel_holds_the_package_its_kernels_and_its_licence_and_no_sources_of_kernels(wheel: Path) -> None:
@@ -55,8 +60,7 @@ def test_the_installed_wheel_imports_its_own_files(installed: Path) -> None:
 
 
 def test_the_client_works_where_the_wheel_alone_is_installed(wheel: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path, with_pip=True)
-    run(tmp_path / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-deps", wheel, folder=tmp_path)
+    environment(tmp_path, wheel, "--no-deps")
     code = """
 from zerolayer import Client
 from zerolayer.client.errors import NotReachable

@@ -85,7 +85,7 @@ def test_sigterm_refuses_new_work_finishes_old_work_and_exits_0(start):
         client.sendall(chat("finish me " * 10, stream=True))
         begun = client.recv(10)
         process.child.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while (ready := process.ask(get("/readyz"))).status == 200:
             assert time.monotonic() < deadline
         refused = process.ask(chat("new"))
@@ -108,11 +108,11 @@ def test_a_second_signal_exits_at_once(start):
         client.sendall(chat("slow " * 50, stream=True))
         client.recv(10)
         process.child.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while process.ask(get("/readyz")).status == 200:
             assert time.monotonic() < deadline
         process.child.send_signal(signal.SIGINT)
-        assert process.child.wait(timeout=5) == 128 + signal.SIGINT
+        assert process.child.wait(timeout=30) == 128 + signal.SIGINT
 
 
 def test_sighup_reloads_and_never_stops_the_server(start):
@@ -142,7 +142,7 @@ def test_without_descriptors_the_loop_does_not_spin_and_recovers(start):
         clients[0].sendall(get("/livez"))
         assert read_reply(clients[0]).status == 200
     process.limit(-1)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while True:
         try:
             if process.ask(get("/livez")).status == 200:
@@ -165,7 +165,7 @@ def test_sigusr1_writes_the_stacks_of_all_threads_and_the_last_steps_and_the_ser
     assert process.ask(chat("secret words")).status == 200
     process.child.send_signal(signal.SIGUSR1)
     path = tmp_path / "zerolayer" / f"steps-{process.child.pid}.txt"
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not path.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)

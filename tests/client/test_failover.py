@@ -60,7 +60,7 @@ class Load:
     async def reach(self, count: int, node: str | None = None) -> None:
         """Until so many more answers came, of ``node`` if given."""
         goal = self._count(node) + count
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while self._count(node) < goal:
             assert not any(task.done() for task in self._tasks), "a call failed"
             assert time.monotonic() < deadline

@@ -106,7 +106,7 @@ def test_a_stream_that_is_thrown_away_leaves_its_reply_though_its_client_lives_o
         assert next(stream) == "Hello"
         del stream
         gc.collect()
-        assert endless.left.wait(5)
+        assert endless.left.wait(30)
         assert client.statistics.cut == 0
 
 
@@ -118,7 +118,7 @@ def test_an_answer_whose_client_is_closed_meanwhile_never_looks_complete(endless
     with pytest.raises(CutStream):
         list(stream)
     assert stream.outcome is None
-    assert endless.left.wait(5)
+    assert endless.left.wait(30)
 
 
 def test_a_client_and_its_stream_that_are_thrown_away_together_leave_the_reply(endless) -> None:
@@ -127,4 +127,4 @@ def test_a_client_and_its_stream_that_are_thrown_away_together_leave_the_reply(e
     assert not endless.left.is_set()
     del stream
     gc.collect()
-    assert endless.left.wait(5)
+    assert endless.left.wait(30)

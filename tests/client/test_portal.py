@@ -84,7 +84,7 @@ def test_closing_ends_what_is_under_way() -> None:
     thread.start()
     portal.run(add(1, 1))
     portal.close()
-    assert ended.wait(5)
+    assert ended.wait(30)
     thread.join(5)
     assert not thread.is_alive()
     assert len(raised) == 1
@@ -131,7 +131,7 @@ def test_what_ending_work_begins_is_ended_too() -> None:
             await asyncio.sleep(0)
 
     kept = portal.begin(long())
-    assert begun.wait(5)
+    assert begun.wait(30)
     portal.close()
     assert kept.cancelled()
     assert ended[0].cancelled()
@@ -145,7 +145,7 @@ def test_what_is_only_told_starts_no_thread() -> None:
     portal.run(add(1, 1))
     assert not told.is_set()
     portal.tell(told.set)
-    assert told.wait(5)
+    assert told.wait(30)
     portal.close()
 
 

@@ -51,7 +51,7 @@ def start() -> Iterator[Callable[..., Neighbours]]:
 
 
 def soon(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.005)

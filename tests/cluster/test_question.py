@@ -154,5 +154,5 @@ def test_members_of_the_load_that_are_not_known_are_passed_over() -> None:
 def test_a_node_that_speaks_a_byte_at_a_time_is_listened_to_no_longer_than_a_question_may_take(node) -> None:
     node.pause_s = 0.02
     assert Asker("http://a:1", timeout_s=0.2).ask(node.url, 7, named=True) is None
-    assert node.left.wait(5)
+    assert node.left.wait(30)
     assert node.said < len(node.wanted)

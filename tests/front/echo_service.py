@@ -271,7 +271,7 @@ def chat(text: str, *headers: str, **members: object) -> bytes:
     return post("/v1/chat/completions", body, *headers)
 
 
-def expect_soon(holds: Callable[[], object], seconds: float = 5.0) -> None:
+def expect_soon(holds: Callable[[], object], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come true"

@@ -136,10 +136,10 @@ def test_nodes_find_one_another_by_dns_and_go_on_when_it_is_gone(serve, name_ser
     everyone = {url(service): "ready" for service in fleet}
     for service in fleet:
         name_server.add("_http._tcp.llm", 33, "localhost", ttl=1, port=service.port)
-    expect_soon(lambda: all(states(service) == everyone for service in fleet), 10)
+    expect_soon(lambda: all(states(service) == everyone for service in fleet))
     asked = len(name_server.asked)
     name_server.code = 2
-    expect_soon(lambda: len(name_server.asked) > asked + 2, 10)
+    expect_soon(lambda: len(name_server.asked) > asked + 2)
     assert all(states(service) == everyone for service in fleet)
 
 

@@ -120,7 +120,7 @@ def test_a_device_whose_steps_keep_failing_is_in_quarantine_and_returns_by_itsel
     assert "quarantine" in refused.error["message"]
     assert service.server.alive
     service.engine.broken = None
-    expect_soon(lambda: service.ask(get("/readyz")).status == 200, 20)
+    expect_soon(lambda: service.ask(get("/readyz")).status == 200)
     assert service.ask(chat("after")).json["choices"][0]["message"]["content"] == "after"
 
 
@@ -153,7 +153,7 @@ def test_a_device_that_gives_another_output_than_the_known_one_ends_its_streams_
         expect_soon(lambda: service.ask(get("/readyz")).status == 503)
         assert b"engine_failed" in client.makefile("rb").read()
     service.server.heartbeat._expected["full"] = known
-    expect_soon(lambda: service.ask(get("/readyz")).status == 200, 20)
+    expect_soon(lambda: service.ask(get("/readyz")).status == 200)
 
 
 def test_a_device_that_never_returns_ends_the_process(serve, monkeypatch):

@@ -28,8 +28,10 @@ def python_with(requirements: str, *, large: bool = False) -> Path:
     if not (folder / "complete").exists():
         if large:
             pytest.skip(f"it is large; install it with: python tests/judges/client_environments.py {requirements}")
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", wanted]
+        subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", folder], check=True)
+        # Most of what comes with them is never imported, and so need not be compiled.
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+        install = [*pip, "install", "-q", "--no-compile", "-r", wanted]
         if subprocess.run(install, check=False, capture_output=True).returncode != 0:
             pytest.skip(f"its packages could not be installed; try: pip install -r {wanted}")
         (folder / "complete").touch()

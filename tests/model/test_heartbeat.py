@@ -169,7 +169,7 @@ def test_the_step_clock_beats_while_idle_and_tells_nobody(programs: Programs) ->
     heartbeat = Heartbeat(programs, [1, 2], interval_ns=1_000_000)
     clock = StepClock(Wrong(), reports.append, time.monotonic_ns, programs=programs, heartbeat=heartbeat)
     clock.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while heartbeat.beats < 20 and time.monotonic() < deadline:
         time.sleep(0.001)
     clock.stop()
@@ -184,7 +184,7 @@ def test_the_step_clock_runs_a_dropped_programs_requests_on_the_fallback(program
     clock = StepClock(engine, reports.append, time.monotonic_ns, programs=programs, heartbeat=heartbeat)
     clock.start()
     engine.wrong = True
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while programs.dropped != (GREEDY,) and time.monotonic() < deadline:
         time.sleep(0.001)
     clock.admit(0, Generation([1], Sampling(temperature=0.0), 3))
@@ -200,7 +200,7 @@ def test_a_beat_among_requests_changes_nothing_for_them(programs: Programs) -> N
     clock = StepClock(Wrong(), reports.append, time.monotonic_ns, programs=programs, heartbeat=heartbeat)
     clock.start()
     clock.admit(1, Generation([3, 4], Sampling(temperature=0.0), 40))
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not any(report.released for report in reports) and time.monotonic() < deadline:
         time.sleep(0.001)
     clock.stop()

@@ -86,7 +86,7 @@ def test_a_draft_is_kept_for_the_question_that_begins_like_it(plain: NativeEngin
     clock.start()
     draft = sharing.describe().slots  # the engine's own slot
     clock.admit(draft, Generation(prompt(50), Sampling(temperature=0.0), 1, ignore_eos=True))
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not any(draft in report.released for report in reports):
         assert time.monotonic() < deadline
         time.sleep(0.001)

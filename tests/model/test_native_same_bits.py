@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from reference.engines import Engines, with_type
 from reference.schedule import Run, alone, slotless, together
@@ -34,6 +35,10 @@ def job(number: int, prompt: int = 40, output: int = 12) -> Generation:
     )
     ids = [(number * 97 + 13 * i * i + 5 * i) % 304 + 3 for i in range(prompt + 3 * number)]
     return Generation(ids, sampling, output + number % 4, ignore_eos=True)
+
+
+LONG = job(0, prompt=90).prompt
+FOUR = {slot: job(slot) for slot in range(4)}
 
 
 def bits(tokens: list[SampledToken]) -> list[tuple[int, bytes]]:
@@ -106,28 +111,47 @@ def test_the_number_of_threads_changes_nothing(engines: Engines, engine: NativeE
     assert all(bits(one_thread[slot]) == bits(two_threads[slot]) for slot in jobs)
 
 
+class Portable:
+    """What the portable kernels give for a shape, found out once for all sets that are compared with it."""
+
+    def __init__(self) -> None:
+        self._logits: dict[TinyShape, NDArray[np.float32]] = {}
+        self._generations: dict[TinyShape, dict[int, list[SampledToken]]] = {}
+
+    def logits(self, engines: Engines, shape: TinyShape) -> NDArray[np.float32]:
+        if shape not in self._logits:
+            self._logits[shape] = engines.open(shape, kernels="portable").logits(LONG)
+        return self._logits[shape]
+
+    def generations(self, engines: Engines, shape: TinyShape) -> dict[int, list[SampledToken]]:
+        if shape not in self._generations:
+            self._generations[shape] = together(engines.open(shape, kernels="portable"), FOUR)
+        return self._generations[shape]
+
+
+@pytest.fixture(scope="module")
+def portable() -> Portable:
+    return Portable()
+
+
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("kind", ["F32", "Q4_1"])
 def test_every_kernel_set_gives_the_portable_one_s_logits(
-    engines: Engines, shape: TinyShape, kernels: str, kind: str
+    engines: Engines, portable: Portable, shape: TinyShape, kernels: str, kind: str
 ) -> None:
     _skip_unless_supported(kernels)
     typed = with_type(shape, kind)
-    ids = job(0, prompt=90).prompt
-    want = engines.open(typed, kernels="portable").logits(ids)
-    got = engines.open(typed, kernels=kernels).logits(ids)
+    want, got = portable.logits(engines, typed), engines.open(typed, kernels=kernels).logits(LONG)
     assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
 def test_every_kernel_set_gives_the_portable_one_s_generations(
-    engines: Engines, shape: TinyShape, kernels: str
+    engines: Engines, portable: Portable, shape: TinyShape, kernels: str
 ) -> None:
     _skip_unless_supported(kernels)
-    jobs = {slot: job(slot) for slot in range(4)}
-    want = together(engines.open(shape, kernels="portable"), jobs)
-    got = together(engines.open(shape, kernels=kernels), jobs)
-    assert all(bits(got[slot]) == bits(want[slot]) for slot in jobs)
+    want, got = portable.generations(engines, shape), together(engines.open(shape, kernels=kernels), FOUR)
+    assert all(bits(got[slot]) == bits(want[slot]) for slot in FOUR)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)

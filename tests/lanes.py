@@ -1,0 +1,156 @@
+"""All tests in lanes: what computes runs beside what waits for sockets, and what measures time runs alone.
+
+    python tests/lanes.py test|judges
+
+A lane is one pytest. The first of a round comes first on the machine and is shown; the one beside it is niced, and its
+report comes when both have ended. What failed in any lane is what ``pytest --last-failed`` runs next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RAN = (0, 1)  # pytest's exit codes when all tests of a lane ran
+COLOURS = re.compile(rb"\x1b\[[\d;]*m")
+SUMMARY = re.compile(rb"^=+ (.*) in [\d.]+s.* =+$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The tests under ``paths``; without any, those that no other lane has."""
+
+    name: str
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rounds, one after another: the lane that is shown, and perhaps one beside it. All with ``options``."""
+
+    options: tuple[str, ...]
+    rounds: tuple[tuple[Lane, ...], ...]
+
+
+COMPUTATION = Lane(
+    "computation",
+    (
+        "tests/guard", "tests/model", "tests/observe", "tests/reference", "tests/text", "tests/wire",
+        "tests/check/test_compare.py", "tests/check/test_detector_power.py", "tests/check/test_diseases.py",
+        "tests/check/test_statistics.py", "tests/test_architecture.py",
+    ),
+)  # fmt: skip
+BUILDS = Lane(
+    "builds",
+    (
+        "tests/judges/test_sanitizers.py", "tests/judges/test_arm64.py", "tests/test_packaging.py",
+        "tests/check/test_detector_power.py", "tests/judges/test_structured_output.py",
+        "tests/model/test_native_accuracy.py",
+    ),
+)  # fmt: skip
+TIME = Lane(
+    "time",
+    (
+        "tests/check/test_diseases.py", "tests/check/test_traps.py", "tests/judges/test_overload.py",
+        "tests/judges/test_pulse.py", "tests/judges/test_real_nodes.py", "tests/judges/test_simulate.py",
+    ),
+)  # fmt: skip
+PLANS = {
+    "test": Plan((), ((Lane("servers"), COMPUTATION),)),
+    "judges": Plan(("-m", "judge", "-rs"), ((Lane("clients"), BUILDS), (TIME,))),
+}
+
+
+class Lanes:
+    """Runs a plan in ``root``. ``codes`` has each lane's exit code, ``ends`` how many tests came to which end."""
+
+    def __init__(self, plan: Plan, root: Path = ROOT) -> None:
+        self._plan, self._root = plan, root
+        self._cache = root / ".pytest_cache"
+        self.codes: dict[str, int] = {}
+        self.ends: Counter[str] = Counter()
+
+    def run(self) -> int:
+        """0 when no lane failed. A lane without a test is one that failed."""
+        begun_s = time.monotonic()
+        shutil.rmtree(self._cache / "lanes", ignore_errors=True)
+        for lanes in self._plan.rounds:
+            self._round(lanes)
+        self._keep_failures()
+        ends = ", ".join(f"{count} {end}" for end, count in self.ends.items())
+        print(f"========= {ends} in {time.monotonic() - begun_s:.2f}s, lanes: {', '.join(self.codes)} =========")
+        return 1 if any(self.codes.values()) else 0
+
+    def _round(self, lanes: tuple[Lane, ...]) -> None:
+        shown, *others = lanes
+        reports = []
+        with contextlib.ExitStack() as running:
+            for lane in others:
+                report = running.enter_context(tempfile.TemporaryFile())
+                process = subprocess.Popen(["nice", *self._command(lane)], cwd=self._root, stdout=report)
+                running.callback(process.kill)  # where this one is interrupted; else it has ended
+                reports.append((lane, process, report))
+            self._show(shown)
+            for lane, process, report in reports:
+                self.codes[lane.name] = process.wait()
+                report.seek(0)
+                said = report.read()
+                self._write(said)
+                self._count(said)
+
+    def _show(self, lane: Lane) -> None:
+        colour = "yes" if sys.stdout.isatty() else "no"
+        command = [*self._command(lane), f"--color={colour}"]
+        with subprocess.Popen(command, cwd=self._root, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            said = bytearray()
+            while piece := os.read(process.stdout.fileno(), 65536):  # a test's dot comes long before its line is whole
+                self._write(piece)
+                said += piece
+        self.codes[lane.name] = process.returncode
+        self._count(said)
+
+    def _command(self, lane: Lane) -> list[str]:
+        taken = [path for each in self._others(lane) for path in each.paths]
+        where = lane.paths or ("tests", *(f"--ignore={path}" for path in taken))
+        cache = f"cache_dir={self._cache / 'lanes' / lane.name}"
+        return [sys.executable, "-m", "pytest", "-o", cache, *self._plan.options, *where]
+
+    def _others(self, lane: Lane) -> list[Lane]:
+        return [each for lanes in self._plan.rounds for each in lanes if each is not lane]
+
+    @staticmethod
+    def _write(said: bytes) -> None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(said)
+        sys.stdout.buffer.flush()
+
+    def _count(self, said: bytes | bytearray) -> None:
+        for summary in SUMMARY.findall(COLOURS.sub(b"", said))[-1:]:
+            for count, end in re.findall(r"(\d+) (\w+)", summary.decode()):
+                self.ends[end.removesuffix("s") if end.startswith("error") else end] += int(count)
+
+    def _keep_failures(self) -> None:
+        """As pytest keeps its own. None where a lane did not come to its end: ``--last-failed`` then runs all tests."""
+        failed: dict[str, bool] = {}
+        for name in self.codes:
+            kept = self._cache / "lanes" / name / "v" / "cache" / "lastfailed"
+            failed |= json.loads(kept.read_text()) if kept.exists() else {}
+        kept = self._cache / "v" / "cache" / "lastfailed"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(failed if all(code in RAN for code in self.codes.values()) else {}))
+
+
+if __name__ == "__main__":
+    sys.exit(Lanes(PLANS[sys.argv[1]]).run())
