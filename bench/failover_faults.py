@@ -20,11 +20,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from failover_relay import SLOWER
 
+from cluster.fake_servers import FakeNameServer
 from judges.cut_story import PORT, THERE, far_node, ip
 from judges.fault_load import MOCK, NODES, SLOTS, Node, started
 from zerolayer.client.options import Protocol as Spoken
 
 ALONE = ("unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+NAME = "_http._tcp.nodes"
+SKEW_NS = {"ahead": 3600 * 10**9, "behind": -3600 * 10**9}
 _LIVING = (NODES - 1) / NODES
 
 
@@ -32,7 +35,8 @@ _LIVING = (NODES - 1) / NODES
 class Fault:
     """``share`` of the rate before is what the nodes that are well can do. ``protocol`` of the client, ``deadline_ms``.
 
-    ``lasts``: the rate is counted while it goes on, since all is as before when it is over.
+    ``lasts``: the rate is counted while it goes on, since all is as before when it is over. ``of_client``: it happens
+    to what only a client of ours has; behind a proxy nothing would happen.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Fault:
     protocol: Spoken = "auto"
     lasts: bool = False
     deadline_ms: int = 3000
+    of_client: bool = False
 
 
 FAULTS = {
@@ -53,6 +58,9 @@ FAULTS = {
         Fault("corrupt", "one corrupts replies", protocol="json"),
         Fault("restart", "all in turn", lasts=True),
         Fault("cut", "network of one cut"),
+        Fault("dns", "name server gone", 1.0, of_client=True),
+        Fault("ahead", "clock an hour ahead", 1.0, of_client=True),
+        Fault("behind", "clock an hour behind", 1.0, of_client=True),
     )
 }
 REAL = Fault("kill", "kill -9 of one of two", 1.0, deadline_ms=10_000)  # of the survivor's own rate
@@ -66,6 +74,8 @@ class Struck(Protocol):
     """Nodes, one of which something will happen to."""
 
     urls: list[str]
+    asked: list[str]  # what a client of ours is given
+    skew_ns: int  # of its clock, against that of the nodes
 
     def settled(self) -> None:
         """The load is at its full height."""
@@ -85,9 +95,21 @@ class Fleet:
     nodes: list[Node]
     relay: subprocess.Popen[str] | None = None
     urls: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    names: FakeNameServer | None = None
+    skew_ns: int = 0
 
     def __post_init__(self) -> None:
         self.urls = [node.url for node in self.nodes]
+        self._put_before_them()
+        self.asked = self.asked or self.urls
+
+    def _put_before_them(self) -> None:
+        if self.fault == "dns":
+            self.names = FakeNameServer()
+            for node in self.nodes:
+                self.names.add(NAME, 33, "127.0.0.1", ttl=1, port=node.port)
+            self.asked = [f"dns+srv://{NAME}?server={self.names.address}"]
         if self.fault in ("slow", "corrupt"):
             command = [sys.executable, str(Path(__file__).parent / "failover_relay.py"), self.urls[0]]
             self.relay = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -103,6 +125,10 @@ class Fleet:
             self._tell(self.fault)
         elif self.fault == "kill":
             await asyncio.to_thread(victim.end, signal.SIGKILL)
+        elif self.names is not None:
+            self.names.silent = True
+        elif self.fault in SKEW_NS:
+            self.skew_ns = SKEW_NS[self.fault]
         elif self.fault == "stop":
             victim.signal(signal.SIGSTOP)
         else:
@@ -121,7 +147,10 @@ class Fleet:
         return sum(node.executed() for node in self.nodes)
 
     def close(self) -> None:
-        """End the relay. Idempotent."""
+        """End the relay and the name server. Idempotent."""
+        if self.names is not None:
+            self.names.close()
+            self.names = None
         if self.relay is not None:
             self.relay.stdin.close()
             self.relay.wait(5)
@@ -141,9 +170,11 @@ class CutOff:
     far: subprocess.Popen[bytes]
     ledger: Path
     urls: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    skew_ns: int = 0
 
     def __post_init__(self) -> None:
-        self.urls = [f"http://{THERE}:{PORT}", *(node.url for node in self.near)]
+        self.asked = self.urls = [f"http://{THERE}:{PORT}", *(node.url for node in self.near)]
 
     def settled(self) -> None:
         pass

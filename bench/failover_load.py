@@ -14,6 +14,7 @@ from failover_faults import SLOTS, Fault, Struck
 from zerolayer import AsyncClient
 from zerolayer.client.errors import BadReply, ClientError, CutStream, Refused
 from zerolayer.client.retry import RetryPolicy
+from zerolayer.client.service import Clocks
 
 TOKENS = 16
 PATIENCE_S = 1.0  # for a reply to begin, and for a sign of life of whoever answers
@@ -90,11 +91,13 @@ class Run:
         return bins
 
 
-def new_client(urls: Sequence[str], fault: Fault) -> AsyncClient:
+def new_client(asked: Sequence[str], fault: Fault, struck: Struck) -> AsyncClient:
     """Of several nodes, or of the proxy before them, which is the one to lose patience with a node there."""
+    clocks = Clocks(wall_ns=lambda: time.time_ns() + struck.skew_ns)
     waits = {"answer_within_s": PATIENCE_S, "timeout_s": PATIENCE_S, "dead_after_s": PATIENCE_S}
     patient = RetryPolicy(spare=200)  # refusals for want of slots say nothing about faults
-    return AsyncClient(urls, protocol=fault.protocol, retry=patient, **(waits if len(urls) > 1 else {}))
+    knows_all = list(asked) == struck.asked
+    return AsyncClient(asked, protocol=fault.protocol, retry=patient, clocks=clocks, **(waits if knows_all else {}))
 
 
 class Load:
@@ -160,18 +163,11 @@ async def ask(client: AsyncClient, deadline_ms: int) -> str:
 async def measure(run: Run, fault: Fault, struck: Struck, asked: Sequence[str]) -> None:
     """Load ``asked`` (the nodes, or what stands before them), let the fault happen, and fill the run."""
     workers = len(struck.urls) * SLOTS
-    async with new_client(struck.urls[1:2], fault) as client:
+    async with new_client(struck.urls[1:2], fault, struck) as client:
         expected = await ask(client, fault.deadline_ms)
         run.executed -= 1
-    if run.real:
-        alone = replace(run, ends=[], causes={})
-        async with new_client(struck.urls[1:2], fault) as client:
-            load = Load(alone, client, expected, fault.deadline_ms, workers)
-            await load.until(OWN_S)
-            run.own_req_s = alone.rate(SETTLE_S, OWN_S)
-            await load.stop()
-            _account(run, client)
-    async with new_client(asked, fault) as client:
+    own = [await _alone(run, fault, struck, expected)] if run.real else []
+    async with new_client(asked, fault, struck) as client:
         load = Load(run, client, expected, fault.deadline_ms, workers)
         await load.until(SETTLE_S)
         struck.settled()
@@ -182,7 +178,21 @@ async def measure(run: Run, fault: Fault, struck: Struck, asked: Sequence[str]) 
         await load.until(run.end_s)
         await load.stop()
         _account(run, client)
+    if run.real:
+        own.append(await _alone(run, fault, struck, expected))
+        run.own_req_s = sum(own) / len(own)
     run.executed += await asyncio.to_thread(struck.executed)
+
+
+async def _alone(run: Run, fault: Fault, struck: Struck, expected: str) -> float:
+    """Answers a second of the survivor. It is asked before the fault and after, as others may use this machine."""
+    alone = replace(run, ends=[], causes={})
+    async with new_client(struck.urls[1:2], fault, struck) as client:
+        load = Load(alone, client, expected, fault.deadline_ms, len(struck.urls) * SLOTS)
+        await load.until(OWN_S)
+        await load.stop()
+        _account(run, client)
+    return alone.rate(SETTLE_S, OWN_S)
 
 
 def _account(run: Run, client: AsyncClient) -> None:

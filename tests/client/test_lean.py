@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.fake_servers import FakeNameServer
+
 SOURCE = Path(__file__).parents[2] / "src"
 # A Python that has the standard library and this package's sources, and nothing else.
 BARE = f"""
@@ -43,6 +45,20 @@ answer = {ask}
 print(ascii(answer.text), answer.outcome.finish_reason)
 """
     assert bare(code) == "'Hello \\xe9' stop"
+
+
+def test_a_name_is_looked_up_where_nothing_but_the_standard_library_is_installed(scripted, http) -> None:
+    server, names = scripted(http.hello), FakeNameServer()
+    names.add("_http._tcp.nodes", 33, "127.0.0.1", port=int(server.url.rpartition(":")[2]))
+    code = f"""
+from zerolayer import Client
+client = Client("dns+srv://_http._tcp.nodes?server={names.address}")
+print(ascii(client.chat([{{"role": "user", "content": "Hi"}}], model="m").answer().text))
+"""
+    try:
+        assert bare(code) == "'Hello \\xe9'"
+    finally:
+        names.close()
 
 
 def test_a_zerolayer_server_is_spoken_to_in_http1_where_hpack_is_missing(scripted, http) -> None:

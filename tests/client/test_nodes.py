@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.client.nodes import FORGET_NS, LONGEST_PAUSE_NS, Nodes
+from zerolayer.client.nodes import FIRST_PAUSE_NS, FORGET_NS, LONGEST_PAUSE_NS, OUTAGE_SHARE, PROBE_NS, Nodes
 from zerolayer.wire.load import Load
 
 MS = 1_000_000
@@ -104,6 +104,67 @@ def test_a_node_that_does_not_answer_is_left_out_and_tried_again_by_one_call() -
     assert nodes.choose(back, without=other) is None  # somebody is trying it
     nodes.heard("a", back, Load(1, 0))
     assert nodes.choose(back, without=other) == "a"
+
+
+def failed(names: list[str], now_ns: int = 0) -> Nodes:
+    """Nodes of which the first one has just failed."""
+    nodes = Nodes(names)
+    nodes.sent(names[0])
+    nodes.lost(names[0], now_ns)
+    return nodes
+
+
+def test_a_node_that_failed_is_asked_by_no_call_before_it_said_that_it_lives() -> None:
+    nodes = failed(["a", "b"])
+    long_after = 1000 * LONGEST_PAUSE_NS
+    assert {nodes.choose(long_after, b"%d" % number) for number in range(50)} == {"b"}
+    nodes.probed("a", long_after, lives=True)
+    assert nodes.choose(long_after, without=frozenset("b")) == "a"
+    nodes.sent("a")
+    assert nodes.choose(long_after) == "b"  # the first call finds out
+    nodes.heard("a", long_after, Load(4, 0))
+    assert {nodes.choose(long_after, b"%d" % number) for number in range(50)} == {"a", "b"}
+
+
+def test_a_node_that_failed_is_probed_after_its_pause_and_once_at_a_time() -> None:
+    nodes = failed(["a", "b"])
+    assert nodes.to_probe(FIRST_PAUSE_NS - 1) == []
+    assert nodes.to_probe(FIRST_PAUSE_NS) == ["a"]
+    assert nodes.to_probe(FIRST_PAUSE_NS + PROBE_NS - 1) == []
+    assert nodes.to_probe(FIRST_PAUSE_NS + PROBE_NS) == ["a"]  # whatever became of the first probe
+
+
+def test_a_node_that_lives_and_fails_again_has_been_gone_since_its_first_failure() -> None:
+    nodes, now = failed(["a", "b"]), OUTAGE_SHARE * 3 * FIRST_PAUSE_NS
+    nodes.probed("a", now, lives=True)
+    nodes.sent("a")
+    nodes.lost("a", now)
+    assert nodes["a"].out_until_ns == now + 3 * FIRST_PAUSE_NS
+    assert nodes.choose(now + LONGEST_PAUSE_NS) == "b"
+
+
+@given(st.integers(0, 100 * FIRST_PAUSE_NS))
+def test_a_node_that_is_back_is_found_within_a_sixteenth_of_the_time_it_was_gone(gone_ns) -> None:
+    nodes, now = failed(["a", "b"]), 0
+    while now < gone_ns:
+        now = nodes["a"].out_until_ns
+        assert nodes.to_probe(now) == ["a"]
+        nodes.probed("a", now, lives=now >= gone_ns)
+    assert now - gone_ns <= min(LONGEST_PAUSE_NS, max(FIRST_PAUSE_NS, gone_ns // OUTAGE_SHARE))
+
+
+def test_an_only_node_and_one_that_is_not_listed_are_not_probed() -> None:
+    assert failed(["a"]).to_probe(FIRST_PAUSE_NS) == []
+    nodes = failed(["a", "b"])
+    nodes.update(["b"], 0)
+    assert nodes.to_probe(FIRST_PAUSE_NS) == []
+
+
+def test_what_is_heard_of_a_node_that_was_never_lost_or_is_forgotten_changes_nothing() -> None:
+    nodes = Nodes(["a", "b"])
+    nodes.probed("a", 0, lives=False)
+    nodes.probed("c", 0, lives=True)
+    assert nodes["a"].usable(0)
 
 
 def test_a_try_that_is_broken_off_says_nothing_about_a_node() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 import urllib.request
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,6 +53,40 @@ def test_a_node_serves_at_the_address_that_it_registered() -> None:
             assert reply.headers["x-zl-node"] == node.address()
     finally:
         assert node.stop() == 0
+
+
+ORPHAN = """
+import os, sys, time
+sys.path.insert(0, {tests!r})
+from test_ray import QUICK, Handle, Node, Register, got
+if os.fork():
+    os.wait()
+    sys.exit()
+node = Node(0, "127.0.0.1", 0, QUICK, Handle(Register()), got)
+print(node.address(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_node_ends_with_its_server_when_rays_own_process_on_its_machine_is_gone() -> None:
+    """Its machine counts as gone then, and another node takes its place."""
+    command = [sys.executable, "-c", ORPHAN.format(tests=str(Path(__file__).parent))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as ray:
+        address = next(line.strip() for line in ray.stdout if line.startswith("http"))  # the server speaks before
+        assert answers(address)
+        ray.kill()
+    deadline = time.monotonic() + 20
+    while answers(address):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/readyz", timeout=5) as reply:
+            return reply.status == 200
+    except OSError:
+        return False
 
 
 def test_a_node_whose_server_does_not_start_says_so() -> None:

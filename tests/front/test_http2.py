@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import closing
 
 import h2.events
@@ -255,6 +256,22 @@ def test_draining_finishes_what_runs_then_sends_goaway_and_closes(service):
         service.step(100)
         peer.until(lambda: peer.of(h2.events.ConnectionTerminated))
         drained.result(10)
+    assert b"data: [DONE]" in peer.body(stream_id)
+
+
+def test_what_a_client_still_sends_while_it_takes_the_last_reply_in_does_not_destroy_that_reply(service):
+    service.hold_steps()
+    with client(service) as peer:
+        stream_id = peer.chat("abc", stream=True)
+        expect_soon(lambda: service.running() == 1)
+        drained = asyncio.run_coroutine_threadsafe(service.server.drain(), service.loop)
+        service.step(100)
+        drained.result(10)
+        for _ in range(2):  # the first one would be answered by a reset, and the second one fail
+            peer.h2.ping(b"12345678")
+            peer.flush()
+            time.sleep(0.02)
+        peer.until(lambda: peer.of(h2.events.ConnectionTerminated))
     assert b"data: [DONE]" in peer.body(stream_id)
 
 

@@ -25,8 +25,7 @@ class Address:
     @classmethod
     def parse(cls, url: str, key: str = "") -> Self:
         """``http://host:port``, with or without a trailing ``/v1``. Raises ``InvalidAddress``."""
-        if not (key.isascii() and key.isprintable()):
-            raise InvalidAddress("The key holds characters that no header may hold. Check that it was copied whole.")
+        check_key(key)
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -87,6 +86,12 @@ class Address:
         """The error of a request that got no reply."""
         cause = "the connection was closed" if error is None else type(error).__name__
         return NotReachable(f"{self} took the request and did not answer ({cause}).", sent=True)
+
+
+def check_key(key: str) -> None:
+    """Raises ``InvalidAddress`` for what no header can carry."""
+    if not (key.isascii() and key.isprintable()):
+        raise InvalidAddress("The key holds characters that no header may hold. Check that it was copied whole.")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from zerolayer.client.connections import Connections
 from zerolayer.client.errors import BadReply, BrokenReply, ClientError, DeadlinePassed, NotReachable
 from zerolayer.client.exchange import Exchange, read_all
 from zerolayer.client.forms import Ask
+from zerolayer.client.nodes import PROBE_NS
 from zerolayer.client.peers import NODES, peers
 from zerolayer.client.retry import NS_PER_MS
 from zerolayer.client.service import NS_PER_S, Going, Service
@@ -21,6 +22,8 @@ from zerolayer.wire.load import Load
 
 NO_NODE: Final = "No node could be asked in time: all are left out because they did not answer."
 _ASIDE_S: Final = 5.0  # for what nobody waits for
+_READY: Final = "/readyz"
+_SERVER_ERROR: Final = 500  # a server without this path says 404, and lives
 
 
 class Opened:
@@ -60,6 +63,7 @@ class Asker:
         self._connections = connections
         self._on_wait = on_wait
         self._aside: set[asyncio.Task[None]] = set()
+        self._probes: set[asyncio.Task[None]] = set()
 
     async def open(self, going: Going) -> Opened:
         """The beginning of the call's answer. Raises as ``Client.chat`` does."""
@@ -68,6 +72,8 @@ class Asker:
         try:
             while True:
                 now_ns = service.clocks.monotonic_ns()
+                self._connections.forget(service.refresh())
+                self._look_after(now_ns)
                 match step := call.next(now_ns):
                     case Wait(until_ns):
                         await self._wait(going, until_ns - now_ns)
@@ -83,14 +89,14 @@ class Asker:
 
     def aside(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that nobody waits for."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._aside.add(task)
-        task.add_done_callback(self._aside.discard)
+        _begin(work, self._aside)
 
     async def settle(self) -> None:
-        """Wait for what was begun aside."""
-        if self._aside:
-            await asyncio.wait(self._aside)
+        """Wait for what was begun aside; whether nodes are well does not matter any more."""
+        for probe in self._probes:
+            probe.cancel()
+        if begun := self._aside | self._probes:
+            await asyncio.wait(begun)
 
     async def fetch(self, name: str, path: str, headers: dict[str, str], patience: Patience) -> Exchange:
         """``GET path`` of one node, whatever it answers. Raises ``NotReachable``, ``BadReply``, ``DeadlinePassed``."""
@@ -217,6 +223,22 @@ class Asker:
                 self.aside(self._fetch_peers(node))
         return exchange
 
+    def _look_after(self, now_ns: int) -> None:
+        """Ask nodes that failed whether they are well, beside the calls."""
+        for name in self._service.nodes.to_probe(now_ns):
+            _begin(self._probe(name), self._probes)
+
+    async def _probe(self, name: str) -> None:
+        service, lives = self._service, False
+        patience = Patience(PROBE_NS / NS_PER_S, None, service.clocks.monotonic_ns)
+        try:
+            exchange = await self.fetch(name, _READY, {}, patience)
+            await read_all(exchange, patience)
+            lives = exchange.status < _SERVER_ERROR
+        except ClientError:
+            pass
+        service.nodes.probed(name, service.clocks.monotonic_ns(), lives=lives)
+
     async def _fetch_peers(self, node: str) -> None:
         patience = Patience(_ASIDE_S, None, self._service.clocks.monotonic_ns)
         with suppress(ClientError):
@@ -236,6 +258,12 @@ class Asker:
         with suppress(ClientError):
             exchange = await self._exchange(promise.node, "DELETE", path, {}, b"", patience)
             exchange.close()
+
+
+def _begin(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
 
 
 def _answers(task: asyncio.Task[_Reply]) -> bool:

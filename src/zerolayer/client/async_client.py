@@ -36,9 +36,8 @@ _LONG_TEXT: Final = 4096  # characters above which tokenising would hold the loo
 class AsyncClient:
     """A client of one server, or of several that serve the same model, for tasks of one event loop.
 
-    The arguments are those of ``ClientOptions``. ``close``, or the end of an ``async with`` block, closes its
-    connections, and so does throwing it away. Raises ``InvalidAddress``, and ``NotSupported`` for gRPC without the
-    package ``hpack``.
+    The arguments are those of ``Client``. ``close``, or the end of an ``async with`` block, closes its connections, and
+    so does throwing it away. Raises ``InvalidAddress``, and ``NotSupported`` for gRPC without the package ``hpack``.
     """
 
     def __init__(
@@ -101,6 +100,7 @@ class AsyncClient:
 
     async def _models(self, end_ns: int | None) -> list[str]:
         failure: ClientError = NotReachable(NO_NODE)
+        await self._service.ready(end_ns)
         for name in self._service.nodes.listed:
             try:
                 exchange = await self._asker.fetch(name, "/v1/models", {}, self._service.until_answer(end_ns))
@@ -133,6 +133,7 @@ class AsyncClient:
     async def _warm(self, messages: Sequence[Mapping[str, str]], model: str | None) -> None:
         """Ask the node that the next call will go to to read the prompt. Failures tell nobody: nothing was promised."""
         with suppress(ClientError):
+            await self._service.ready(None)
             options = Options(model or await self._first_model(None), fills_cache=True)
             ask = JsonForm().ask(Question(options, messages))
             service = self._service
@@ -150,6 +151,7 @@ class AsyncClient:
     ) -> tuple[Going, Opened]:
         service, stop, fresh = self._service, given.get("stop"), given.get("fresh")
         begun_ns, end_ns = service.clocks.monotonic_ns(), service.end_of(given.get("deadline_ms"))
+        await service.ready(end_ns)
         options = Options(
             given.get("model") or await self._first_model(end_ns),
             given.get("max_tokens"),

@@ -18,8 +18,9 @@ from zerolayer.client.stream import TextStream
 class Client:
     """A client of one server, or of several that serve the same model. Threads may share it.
 
-    The arguments are those of ``ClientOptions``. Raises ``InvalidAddress``, and ``NotSupported`` for gRPC without the
-    package ``hpack``.
+    ``base_url`` is ``http(s)://host:port`` of one node, or a source that names nodes, such as ``dns://name:port``
+    (``zerolayer.cluster.sources``), or a list of both. The other arguments are those of ``ClientOptions``. Raises
+    ``InvalidAddress``, and ``NotSupported`` for gRPC without the package ``hpack``.
     """
 
     def __init__(

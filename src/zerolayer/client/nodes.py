@@ -2,6 +2,9 @@
 
 A conversation prefers one node, which has its prefix in memory: rendezvous hashing (Thaler and Ravishankar, 1998) with
 a load bound (consistent hashing with bounded loads, https://arxiv.org/abs/1608.01350).
+
+A node that failed is looked after beside the calls, so that none of them waits for it: ``to_probe`` names it when its
+pause is over, and once it says that it takes work, one call goes there. If that is answered, so do all others.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ LOAD_BOUND: Final = 1.25  # times the mean of what this client has under way: ab
 FRESH_NS: Final = 1_000_000_000  # an older word is no reason to look beyond a booking
 GAIN_NS: Final = 20_000_000  # nor is a start that is hardly earlier
 FIRST_PAUSE_NS: Final = 100_000_000
-LONGEST_PAUSE_NS: Final = 1_000_000_000  # a node that is back is found within this time
+LONGEST_PAUSE_NS: Final = 1_000_000_000
+OUTAGE_SHARE: Final = 16  # between the two, a node that is back is found within this part of the time it was gone
+PROBE_NS: Final = 1_000_000_000  # for a sign of life
 FORGET_NS: Final = 60_000_000_000  # one that left the list may come back; after so long nothing is known of it any more
 
 
@@ -33,8 +38,11 @@ class Node:
     unheard: int = 0
     ended: int = 0
     failures: int = 0
+    failed_ns: int = 0  # when the first of them was
     out_until_ns: int = 0
-    probing: bool = False
+    probed_until_ns: int = 0  # until then the answer to a probe may come
+    lives: bool = False  # it said since it failed that it takes work
+    probing: bool = False  # a call is on its way to find out
     listed: bool = True  # one of the nodes that there are now, as far as is known
     left_ns: int = 0  # since when it is none of them
 
@@ -59,8 +67,25 @@ class Node:
         )
 
     def usable(self, now_ns: int) -> bool:
-        """Whether it may be asked: it answers, or its pause is over and nobody else is trying it."""
+        """Whether it may be asked: it answers, or says so and no call is finding that out."""
+        return now_ns >= self.out_until_ns and (not self.failures or (self.lives and not self.probing))
+
+    def wants_probe(self, now_ns: int) -> bool:
+        """Whether nobody has asked lately if it is well again."""
+        return self.failures > 0 and not self.lives and now_ns >= max(self.out_until_ns, self.probed_until_ns)
+
+    def may_be_tried(self, now_ns: int) -> bool:
+        """Whether a call may go there for want of another node: its pause is over and nobody else is trying it."""
         return now_ns >= self.out_until_ns and not (self.failures and self.probing)
+
+    def failed(self, now_ns: int) -> None:
+        """It is left out for a while, the longer the longer it has been gone."""
+        if not self.failures:
+            self.failed_ns = now_ns
+        self.failures += 1
+        self.lives = False
+        pause_ns = min(LONGEST_PAUSE_NS, max(FIRST_PAUSE_NS, (now_ns - self.failed_ns) // OUTAGE_SHARE))
+        self.out_until_ns = max(self.out_until_ns, now_ns + pause_ns)
 
 
 class Nodes:
@@ -103,6 +128,16 @@ class Nodes:
             del self._nodes[name]
         return gone
 
+    def give(self, names: Sequence[str], now_ns: int, *, listed: bool) -> list[str]:
+        """These are never forgotten now, in place of those given before. ``listed``: they are all nodes that there are.
+
+        Returns as ``update``.
+        """
+        self._given = frozenset(names)
+        for name in names:
+            self._nodes.setdefault(name, Node(name, listed=False, left_ns=now_ns))
+        return self.update(names, now_ns) if listed else []
+
     def _is_gone(self, node: Node, now_ns: int) -> bool:
         kept = node.listed or node.running > 0 or node.name in self._given
         return not kept and now_ns - node.left_ns >= FORGET_NS
@@ -118,9 +153,7 @@ class Nodes:
 
         An only node is never out: there is nobody to ask in its place.
         """
-        only = len(self._nodes) == 1
-        usable = [node for node in self._nodes.values() if node.name not in without and (only or node.usable(now_ns))]
-        usable = [node for node in usable if node.listed] or usable
+        usable = self._usable(now_ns, without)
         if not usable:
             return None
         bound = LOAD_BOUND * (sum(node.running for node in usable) + 1) / len(usable)
@@ -133,6 +166,38 @@ class Nodes:
         return min(
             usable, key=lambda node: (node.start_in_ns(now_ns), node.running, -node.load.derate, order[node.name])
         ).name
+
+    def _usable(self, now_ns: int, without: frozenset[str]) -> list[Node]:
+        """Those that are well; else those that may be well again. Of either, those that are listed where there are."""
+        if len(self._nodes) == 1:
+            return [node for node in self._nodes.values() if node.name not in without]
+        others = [node for node in self._nodes.values() if node.name not in without]
+        usable = [node for node in others if node.usable(now_ns)]
+        usable = usable or [node for node in others if node.may_be_tried(now_ns)]
+        return [node for node in usable if node.listed] or usable
+
+    def to_probe(self, now_ns: int) -> list[str]:
+        """The nodes that should be asked now whether they live; none is named again before it answered or time is up.
+
+        ``probed`` tells what it said.
+        """
+        if len(self._nodes) == 1:
+            return []
+        due = [node for node in self._nodes.values() if node.listed and node.wants_probe(now_ns)]
+        for node in due:
+            node.probed_until_ns = now_ns + PROBE_NS
+        return [node.name for node in due]
+
+    def probed(self, name: str, now_ns: int, *, lives: bool) -> None:
+        """Whether a node that failed takes work again, by its own word."""
+        node = self._nodes.get(name)  # it may have left meanwhile
+        if node is None or not node.failures:
+            return
+        node.probed_until_ns = 0
+        if lives:
+            node.lives = True
+        else:
+            node.failed(now_ns)
 
     def earlier(self, now_ns: int, than_ns: int, without: frozenset[str]) -> str | None:
         """A node that would start well before ``than_ns``, by what it said a moment ago.
@@ -150,7 +215,7 @@ class Nodes:
 
     def back_ns(self) -> int:
         """When the first node may be asked that is out now."""
-        return min(node.out_until_ns for node in self._nodes.values())
+        return min((node.out_until_ns for node in self._nodes.values()), default=0)
 
     def sent(self, name: str) -> None:
         """A request goes to the node, which may have been forgotten since it booked it."""
@@ -164,7 +229,7 @@ class Nodes:
         node = self._nodes[name]
         node.unheard -= 1
         self.known = True
-        node.failures, node.probing, node.out_until_ns = 0, False, 0
+        node.failures, node.lives, node.probing, node.out_until_ns = 0, False, False, 0
         if load is not None:
             node.load, node.told_ns, node.ended = load, now_ns, 0
 
@@ -179,10 +244,8 @@ class Nodes:
         node = self._nodes[name]
         node.running -= 1
         node.unheard -= 1
-        node.failures += 1
         node.probing = False
-        pause_ns = min(LONGEST_PAUSE_NS, FIRST_PAUSE_NS << min(node.failures - 1, 8))
-        node.out_until_ns = now_ns + pause_ns
+        node.failed(now_ns)
 
     def abandoned(self, name: str) -> None:
         """The caller broke off before a reply came; this says nothing about the node."""
@@ -193,9 +256,7 @@ class Nodes:
 
     def cut(self, name: str, now_ns: int) -> None:
         """A reply broke off in the middle: the node is asked again only after a pause."""
-        node = self._nodes[name]
-        node.failures += 1
-        node.out_until_ns = max(node.out_until_ns, now_ns + FIRST_PAUSE_NS)
+        self._nodes[name].failed(now_ns)
 
     def away(self, name: str, until_ns: int) -> None:
         """The node said that it takes no work until ``until_ns``."""

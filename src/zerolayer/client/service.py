@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from zerolayer.client.address import Address, Patience
+from zerolayer.client.address import Address, Patience, check_key
 from zerolayer.client.call import Call
+from zerolayer.client.discovery import Discovery, is_plain
 from zerolayer.client.errors import InvalidAddress
 from zerolayer.client.forms import Ask
 from zerolayer.client.nodes import Nodes
@@ -58,8 +60,8 @@ class Going:
 class Service:
     """The state that all calls of one client share. One event loop writes it.
 
-    ``urls`` is one address or several; all are shown ``key``, unless it is empty. ``follow_nodes``: whether others are
-    taken over from the nodes' own list. Raises ``InvalidAddress``.
+    ``urls`` is one address or several, of nodes or of sources that name them; all nodes are shown ``key``, unless it is
+    empty. ``follow_nodes``: whether others are taken over from the nodes' own list. Raises ``InvalidAddress``.
     """
 
     def __init__(
@@ -73,18 +75,23 @@ class Service:
         follow_nodes: bool = True,
     ) -> None:
         self._key = key
-        addresses = [Address.parse(url, key) for url in ([urls] if isinstance(urls, str) else urls)]
-        if not addresses:
+        check_key(key)
+        texts = [urls] if isinstance(urls, str) else urls
+        if not texts:
             raise InvalidAddress("There is no address. Name at least one, such as http://127.0.0.1:8000.")
-        self._addresses = {str(address): address for address in addresses}
+        self._given = [Address.parse(text, key) for text in texts if is_plain(text)]
+        sources = [text for text in texts if not is_plain(text)]
+        self._addresses = {str(address): address for address in self._given}
         self.nodes = Nodes(list(self._addresses))
+        self._discovery = Discovery(sources, self.found, clocks.monotonic_ns) if sources else None
         self.tally = Tally()
         self.clocks = clocks
         self.limits = limits
         self._follow_nodes = follow_nodes
         self.speaks_schema: bool | None = None  # None: nobody has answered yet
-        self._secure = all(address.scheme == "https" for address in addresses)
+        self._secure = all(address.scheme == "https" for address in self._given)
         self._epoch = 0
+        self._gone: list[Address] = []
         self._policy = policy
         self._budget = RetryBudget(policy)
         self._chance = random.Random().random
@@ -159,6 +166,37 @@ class Service:
             if peer.load is not None:
                 self.nodes.told(name, now_ns - peer.age_ns, peer.load)
         return [self._addresses.pop(name) for name in gone if name in self._addresses]
+
+    async def ready(self, end_ns: int | None) -> None:
+        """Some node is known. Raises ``NotReachable`` where the sources name none, ``DeadlinePassed``."""
+        if self._discovery is not None and not len(self.nodes):
+            await self._discovery.ready(self.between(end_ns))
+
+    def refresh(self) -> list[Address]:
+        """Take over what the sources named lately, and have them asked again where it is time to.
+
+        Returns the nodes that are forgotten.
+        """
+        if self._discovery is None:
+            return []
+        self._discovery.refresh()
+        gone, self._gone = self._gone, []
+        return gone
+
+    def found(self, urls: Sequence[str]) -> None:
+        """What the sources name now. Where the nodes tell of one another, these are for when none of those is left."""
+        known = {str(address): address for address in (*self._given, *self._parsed(urls))}
+        for name, address in known.items():
+            self._addresses.setdefault(name, address)
+        self._secure = all(address.scheme == "https" for address in known.values())
+        gone = self.nodes.give(list(known), self.clocks.monotonic_ns(), listed=self._epoch == 0)
+        self._gone += [self._addresses.pop(name) for name in gone if name in self._addresses]
+
+    def _parsed(self, urls: Sequence[str]) -> Iterator[Address]:
+        """Those that are addresses."""
+        for url in urls:
+            with suppress(InvalidAddress):
+                yield Address.parse(url, self._key)
 
     def until_answer(self, end_ns: int | None) -> Patience:
         """How long to wait for the head of a reply."""

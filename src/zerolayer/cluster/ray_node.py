@@ -60,6 +60,7 @@ class Node:
         # Known before it serves, so that of two that start together the later one finds the earlier one.
         others = get(register.join.remote(place, self._address))
         self._process: subprocess.Popen[bytes] | None = None
+        self._parent = os.getppid()  # Ray's own process on this machine
         prctl = ctypes.CDLL(None).prctl  # looked up before the fork, which leaves little that is safe
         # A server without its actor would keep a device that Ray gives to another.
         process = subprocess.Popen(  # noqa: S603 - the operator's own command line
@@ -109,7 +110,10 @@ class Node:
             if process is None:
                 return
             misses = 0 if self._answers("/health") else misses + 1
-            if misses >= MISSES or process.poll() is not None:
+            # Without Ray's process this machine counts as gone, and the node is placed anew elsewhere. Ray ends its
+            # workers then, but not always: this one would go on and tell its own address beside the new one's.
+            orphaned = os.getppid() != self._parent
+            if orphaned or misses >= MISSES or process.poll() is not None:
                 with contextlib.suppress(OSError):
                     process.kill()
                 os._exit(1)  # an actor cannot end itself in another way from a thread; Ray starts it anew

@@ -188,8 +188,7 @@ class Http2Connection(asyncio.Protocol):
             return
         self.core.go_away()
         self._flush()
-        self._leave()
-        self._transport.close()
+        self._linger()
 
     def cut(self) -> None:
         """Reset the connection now; what was not sent is lost."""
@@ -253,15 +252,10 @@ class Http2Connection(asyncio.Protocol):
                 self._idle_ns = stream.exchange.stages.last_ns + self._limits.idle_ns
 
     def _on_closed(self, event: Closed) -> None:
-        """The client broke the protocol. Closing over unread bytes would destroy our GOAWAY, so linger for a moment."""
+        """The client broke the protocol."""
         _log.info("a connection broke HTTP/2 and was closed (%s)", Code(event.code).name)
         self._flush()
-        self._leave()
-        self._linger_ns = self._now_ns + self._limits.linger_ns
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        else:
-            self._transport.close()
+        self._linger()
 
     def _take_in(self, exchange: Exchange, data: bytes, *, ended: bool) -> None:
         try:
@@ -306,7 +300,20 @@ class Http2Connection(asyncio.Protocol):
         if core.out_bytes:
             self._transport.write(core.take())
         if ends:
-            self._leave()
+            self._linger()
+
+    def _linger(self) -> None:
+        """Write no more, and read on for a moment in vain: closing over unread bytes would destroy what was written.
+
+        Whoever takes a last reply in opens the window meanwhile, or asks for something more, which GOAWAY refuses.
+        """
+        if self._closed:
+            return
+        self._leave()
+        self._linger_ns = self._site.clock_ns() + self._limits.linger_ns
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
             self._transport.close()
 
     def _leave(self) -> None:
