@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._limits = site.limits
         self.common = site.http1
-        self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes)
+        self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes, memory=site.heads)
         self._events: deque[Event] = deque()
         self._early = bytearray()  # bytes of later requests, not parsed before their turn
         self._behind = b""  # pieces of this turn, not written yet
