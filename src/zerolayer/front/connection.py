@@ -13,7 +13,7 @@ from collections import deque
 from functools import cached_property
 from typing import Protocol, cast
 
-from zerolayer.errors import RequestTimeout, ZerolayerError
+from zerolayer.errors import RequestTimeout, RetryLater, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
 from zerolayer.front.exchange import NEVER, Exchange, Headers
 from zerolayer.front.moving import hold, is_plain, plain_descriptor
@@ -21,7 +21,7 @@ from zerolayer.front.phase import BUSY, CLOSED, IDLE, READING, Phase
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
-from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, response, stream_head
+from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, later_lines, response, stream_head
 
 _log = logging.getLogger("zerolayer.front")
 
@@ -112,6 +112,10 @@ class Connection(asyncio.Protocol):
     def caller(self) -> Caller:
         """Who is at the other end, for as long as the connection lasts."""
         return caller_of(self._transport)
+
+    def later(self, error: RetryLater) -> bytes:
+        """As ``http1_reply.later_lines``."""
+        return later_lines(error)
 
     def reply(
         self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool

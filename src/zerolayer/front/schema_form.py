@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Protocol
 
-from zerolayer.errors import RetryLater, ZerolayerError
+from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import ErrorReply, Exchange, Headers
 from zerolayer.front.gate import PROTOBUF_MEDIA
 from zerolayer.front.site import Header
@@ -15,7 +15,6 @@ from zerolayer.front.transcript import Transcript
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
-from zerolayer.wire.http1_reply import retry_headers
 from zerolayer.wire.protobuf import delimited
 from zerolayer.wire.protobuf_reply import error_message, failed, last, piece
 from zerolayer.wire.schema import Account, FinishReason, Request, Usage
@@ -75,8 +74,7 @@ class HttpFraming:
 
 
 def _explain(error: ZerolayerError) -> ErrorReply:
-    retry = retry_headers(error) if isinstance(error, RetryLater) else ()
-    return error.status, (PROTOBUF, *retry), error_message(error)
+    return error.status, (PROTOBUF,), error_message(error)
 
 
 class SchemaAnswers:
