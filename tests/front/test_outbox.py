@@ -9,11 +9,17 @@ from types import SimpleNamespace
 import pytest
 from echo_service import chat, expect_soon, read_reply
 
+from zerolayer.front import outbox
 from zerolayer.front._native import send_each
-from zerolayer.front.outbox import Outbox
+from zerolayer.front.outbox import MANY, Outbox
 from zerolayer.front.site import ConnectionLimits
 
 Pairs = Callable[[int], list[tuple[socket.socket, socket.socket]]]
+
+
+@pytest.fixture(autouse=True)
+def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "MANY", 2)
 
 
 @pytest.fixture
@@ -68,9 +74,9 @@ class Writer:
 
 def flushed(*writers: Writer) -> None:
     """The turn of the loop after all of them had something to write."""
-    outbox, soon = Outbox(), []
+    box, soon = Outbox(), []
     for writer in writers:
-        outbox.add(writer, SimpleNamespace(call_soon=soon.append))  # type: ignore[arg-type]
+        box.add(writer, SimpleNamespace(call_soon=soon.append))  # type: ignore[arg-type]
     (flush,) = soon
     flush()
 
@@ -122,6 +128,13 @@ def test_what_was_made_in_a_turn_leaves_past_the_transports(pairs):
     flushed(*writers)
     assert [theirs.recv(10) for _, theirs in made] == [b"a0b0", b"a1b1", b"a2b2"]
     assert [writer.by_transport for writer in writers] == [[], [], []]
+
+
+def test_a_few_leave_by_their_transports(pairs, monkeypatch):
+    monkeypatch.setattr(outbox, "MANY", MANY)
+    writers = [Writer(ours, b"a") for ours, _ in pairs(MANY - 1)]
+    flushed(*writers)
+    assert all(writer.by_transport == [b"a"] for writer in writers)
 
 
 def test_what_a_transport_has_not_written_yet_is_not_overtaken(pairs):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 from zerolayer.front._native import send_each
+
+MANY: Final = 32
+"""Writers from which on one call is cheaper: who lets go of the lock may wait until the step thread gives it back."""
 
 
 class Writer(Protocol):
@@ -31,7 +34,7 @@ class Outbox:
     A write runs through so much of the kernel that our own code and data leave the processor's nearest caches. Between
     each two tokens that cost more than to make one (``bench/front.py``).
 
-    Several are written in one call, which goes past their transports and lets go of the interpreter's lock. What a
+    Many are written in one call, which goes past their transports and lets go of the interpreter's lock. What a
     transport has not written yet is never overtaken, and what the kernel does not take goes to the transport, with all
     that follows from it.
     """
@@ -47,8 +50,9 @@ class Outbox:
 
     def _flush(self) -> None:
         behind, self._behind = self._behind, []
-        if len(behind) == 1:
-            behind[0].flush()
+        if len(behind) < MANY:
+            for writer in behind:
+                writer.flush()
             return
         writers, descriptors, pieces = [], [], []
         for writer in behind:
