@@ -6,6 +6,7 @@ prompt, no key and no text of another library ever enters a message that leaves 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar, Final
 
 HELP: Final = "docs/troubleshooting.md#"
@@ -23,10 +24,12 @@ class ZerolayerError(Exception):
     kind: ClassVar[str] = "server_error"
     code: ClassVar[str] = "internal_error"
     limit = ""  # the limit that it is about, as a label of ``zerolayer:limit_total``; empty for none
+    param: str | None = None
 
     def __init__(self, message: str, *, param: str | None = None, limit: str = "") -> None:
         self.message = message
-        self.param = param
+        if param is not None:
+            self.param = param
         if limit:
             self.limit = limit
 
@@ -217,7 +220,13 @@ class RetryLater(ZerolayerError):
         self.retry_after_ms = max(1, retry_after_ms)
         self.template = template
         self.ticket = ticket
-        super().__init__(template.replace("{ms}", str(self.retry_after_ms)), limit=limit)
+        if limit:
+            self.limit = limit
+
+    @cached_property
+    def message(self) -> str:  # type: ignore[override]
+        """Made when somebody asks: most replies are rendered without it."""
+        return self.template.replace("{ms}", str(self.retry_after_ms))
 
 
 class SlotsBusy(RetryLater):

@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.errors import SlotsBusy
-from zerolayer.wire.http1_reply import LAST_CHUNK, chunk, response, retry_headers, server_timing, stream_head
+from zerolayer.errors import SlotsBusy, Unavailable
+from zerolayer.wire.http1_reply import (
+    LAST_CHUNK,
+    chunk,
+    header,
+    later_lines,
+    response,
+    retry_headers,
+    server_timing,
+    stream_head,
+)
 
 HEADERS = ((b"server", b"zerolayer/0"), (b"x-request-id", b"r1"))
 
@@ -98,9 +107,23 @@ def test_stages_are_milliseconds_with_three_decimals() -> None:
 
 @pytest.mark.parametrize(("ms", "seconds"), [(1, b"1"), (1000, b"1"), (1001, b"2"), (37, b"1")])
 def test_a_retry_is_told_in_milliseconds_and_in_seconds_rounded_up(ms: int, seconds: bytes) -> None:
-    headers = dict(retry_headers(SlotsBusy("busy", retry_after_ms=ms)))
-    assert headers == {b"retry-after-ms": b"%d" % ms, b"retry-after": seconds, b"x-should-retry": b"true"}
+    busy, closed = SlotsBusy("busy", retry_after_ms=ms), Unavailable("closed")
+    closed.retry_after_ms = ms
+    headers = {b"retry-after-ms": b"%d" % ms, b"retry-after": seconds, b"x-should-retry": b"true"}
+    assert later_lines(busy) == b"".join([header(*each) for each in headers.items()])
+    assert dict(retry_headers(closed)) == headers
 
 
 def test_a_retry_is_never_told_to_come_at_once() -> None:
-    assert dict(retry_headers(SlotsBusy("busy", retry_after_ms=0)))[b"retry-after-ms"] == b"1"
+    assert b"retry-after-ms: 1\r\n" in later_lines(SlotsBusy("busy", retry_after_ms=0))
+
+
+def test_a_ticket_is_told_before_its_time() -> None:
+    lines = later_lines(SlotsBusy("busy", retry_after_ms=7, ticket="t1"))
+    assert lines == b"x-zl-ticket: t1\r\n" + later_lines(SlotsBusy("busy", retry_after_ms=7))
+
+
+@pytest.mark.parametrize("ticket", ["a\r\nevil: 1", "a\n", "\u00e9"])
+def test_a_ticket_that_is_no_header_is_never_written(ticket: str) -> None:
+    with pytest.raises(ValueError, match=r"line break|ascii"):
+        later_lines(SlotsBusy("busy", retry_after_ms=7, ticket=ticket))

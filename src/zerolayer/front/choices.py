@@ -90,6 +90,7 @@ class _ChoiceEvents(EventForm):
 
     def __init__(self, choices: Choices, index: int, parts: EventParts) -> None:
         super().__init__(*parts)
+        self._send = choices.send
         self._choices = choices
         self._index = index
 
@@ -98,9 +99,6 @@ class _ChoiceEvents(EventForm):
 
     def fail(self, error: ZerolayerError) -> None:
         self._choices.fail(error)
-
-    def _send(self, events: bytes) -> None:
-        self._choices.send(events)
 
 
 class _ChoiceBody(BodyForm):

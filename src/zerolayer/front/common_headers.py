@@ -14,7 +14,8 @@ _EXPOSED: Final = (
     b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )
 OWN_ID_BYTES: Final = 20  # of a request's name that we have made
-_SECONDS: Final = b"%.6f"
+_SECONDS: Final = b"%d.%06d"
+_MICROSECONDS: Final = 1_000_000  # in a second
 _SAMPLE: Final = b"1000000000.000000"  # as long as every time between the years 2001 and 2286
 _OWN_ID: Final = b"0" * OWN_ID_BYTES
 
@@ -59,10 +60,13 @@ class CommonHeaders:
         load = self._load()
         if load != self._told_load:
             self._tell(load)
+        time_us = round(self._wall_s() * _MICROSECONDS)  # whole numbers are written three times as fast
+        seconds = time_us // _MICROSECONDS
         if len(request_id) == OWN_ID_BYTES:
-            headers = self._with_own_id % (self._wall_s(), request_id)
+            headers = self._with_own_id % (seconds, time_us - seconds * _MICROSECONDS, request_id)
         else:
-            headers = self._start % self._wall_s() + self._spell(b"x-request-id", request_id)
+            headers = self._start % (seconds, time_us - seconds * _MICROSECONDS)
+            headers += self._spell(b"x-request-id", request_id)
         if also_as:
             headers += self._spell(also_as, request_id)
         if origin is not None and origin in self._origins:

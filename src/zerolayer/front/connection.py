@@ -10,39 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from enum import IntEnum, auto
 from functools import cached_property
 from typing import Protocol, cast
 
-from zerolayer.errors import RequestTimeout, ZerolayerError
+from zerolayer.errors import RequestTimeout, RetryLater, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
 from zerolayer.front.exchange import NEVER, Exchange, Headers
-from zerolayer.front.moving import hold, is_plain
+from zerolayer.front.moving import hold, is_plain, plain_descriptor
+from zerolayer.front.phase import BUSY, CLOSED, IDLE, READING, Phase
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
-from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, response, stream_head
+from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, later_lines, response, stream_head
 
 _log = logging.getLogger("zerolayer.front")
-
-
-class Phase(IntEnum):
-    """Where a connection is; the limits that hold depend on it."""
-
-    IDLE = auto()  # no byte of a next request
-    HEAD = auto()
-    BODY = auto()
-    BUSY = auto()  # a complete request is being answered
-    LINGER = auto()  # an error was sent early; what still comes is dropped until the client has read it
-    CLOSED = auto()
-
-
-_READING = frozenset({Phase.IDLE, Phase.HEAD, Phase.BODY})
-_IDLE, _BUSY, _CLOSED = (
-    Phase.IDLE,
-    Phase.BUSY,
-    Phase.CLOSED,
-)  # for every request: a member of an enumeration is dearer to name
 
 
 class Router(Protocol):
@@ -62,7 +43,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._limits = site.limits
         self.common = site.http1
-        self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes)
+        self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes, memory=site.heads)
         self._events: deque[Event] = deque()
         self._early = bytearray()  # bytes of later requests, not parsed before their turn
         self._behind = b""  # pieces of this turn, not written yet
@@ -85,12 +66,12 @@ class Connection(asyncio.Protocol):
         self._rest()
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is _IDLE and self._stalled_ns == NEVER:
+        if self._phase is IDLE and self._stalled_ns == NEVER:
             message = self._http.whole(data)
             if message is not None:
                 self._on_whole(message)
                 return
-        if self._phase in _READING:
+        if self._phase in READING:
             self._feed(data)
         elif self._phase is Phase.BUSY:
             self._early += data
@@ -132,18 +113,22 @@ class Connection(asyncio.Protocol):
         """Who is at the other end, for as long as the connection lasts."""
         return caller_of(self._transport)
 
+    def later(self, error: RetryLater) -> bytes:
+        """As ``http1_reply.later_lines``."""
+        return later_lines(error)
+
     def reply(
         self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool
     ) -> None:
         """A complete reply, in one write."""
-        self._write(response(status, headers, body, keep_alive=keep_alive, head_only=head_only, common=common))
+        self.write(response(status, headers, body, keep_alive=keep_alive, head_only=head_only, common=common))
         self._replied(keep_alive=keep_alive)
 
     def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
         """The head of a streamed reply, and its first piece."""
         chunked = self._streams_chunks = self._chunked
         head = stream_head(headers, keep_alive=keep_alive, chunked=chunked, common=common)
-        self._write(head + (chunk(data) if chunked else data))
+        self.write(head + (chunk(data) if chunked else data))
 
     def send(self, data: bytes) -> None:
         """A further piece."""
@@ -151,21 +136,33 @@ class Connection(asyncio.Protocol):
             data = chunk(data)
         if self._behind:
             self._behind += data
-        elif self._stalled_ns == NEVER and self._phase is not _CLOSED:
+        elif self._stalled_ns == NEVER and self._phase is not CLOSED:
             self._behind = data
             self._site.outbox.add(self, self._loop)
         else:
-            self._write(data)
+            self.write(data)
 
     def flush(self) -> None:
         """Write the pieces of this turn."""
         if self._behind:
-            self._write(b"")
+            self.write(b"")
+
+    @cached_property
+    def descriptor(self) -> int:
+        """As ``outbox.Writer``."""
+        return plain_descriptor(self._transport)
+
+    def take(self) -> bytes:
+        """As ``outbox.Writer``."""
+        if self._stalled_ns != NEVER or self.descriptor < 0 or self._transport.get_write_buffer_size():
+            self.flush()
+        data, self._behind = self._behind, b""
+        return data
 
     def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; what has no chunks ends with the connection."""
         chunked = self._chunked
-        self._write(chunk(data) + LAST_CHUNK if chunked else data)
+        self.write(chunk(data) + LAST_CHUNK if chunked else data)
         self._replied(keep_alive=keep_alive and chunked)
 
     def whole_stream(
@@ -174,13 +171,13 @@ class Connection(asyncio.Protocol):
         """Head, only piece and end of a streamed reply, in one write."""
         chunked = self._chunked
         head = stream_head(headers, keep_alive=keep_alive, chunked=chunked, common=common)
-        self._write(head + (chunk(data) + LAST_CHUNK if chunked else data))
+        self.write(head + (chunk(data) + LAST_CHUNK if chunked else data))
         self._replied(keep_alive=keep_alive and chunked)
 
     def break_stream(self, data: bytes) -> None:
         """The last piece of a stream that failed: without a last chunk nobody takes it for complete."""
         chunked = self._chunked
-        self._write(chunk(data) if chunked else data)
+        self.write(chunk(data) if chunked else data)
         if chunked:
             self._replied(keep_alive=False)
         else:
@@ -214,13 +211,13 @@ class Connection(asyncio.Protocol):
 
     def movable(self) -> asyncio.Transport | None:
         """Between two requests another process can go on."""
-        rests = self._phase is _IDLE and self._http.idle and not self._events and not self._unsent
+        rests = self._phase is IDLE and self._http.idle and not self._events and not self._unsent
         return self._transport if rests and not self.draining and is_plain(self._transport) else None
 
     @property
     def waits_to_move(self) -> bool:
         """Whether nothing of a next request was read."""
-        whole = self._phase in (_IDLE, _BUSY) and not (self._early or self._events or self.draining)
+        whole = self._phase in (IDLE, BUSY) and not (self._early or self._events or self.draining)
         return whole and self._transport.get_extra_info("ssl_object") is None
 
     @property
@@ -247,7 +244,7 @@ class Connection(asyncio.Protocol):
         # HTTP/1.0 knows no chunks: there the end of the connection ends the body.
         return self._exchange is not None and self._exchange.head.minor > 0
 
-    def _write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Hand bytes to the kernel, or hold them while the client does not read; beyond the limit the client is cut."""
         if self._phase is Phase.CLOSED:
             return
@@ -263,7 +260,7 @@ class Connection(asyncio.Protocol):
 
     def _replied(self, *, keep_alive: bool) -> None:
         """The reply to the current request is written."""
-        read_whole = self._phase is _BUSY
+        read_whole = self._phase is BUSY
         exchange, self._exchange = self._exchange, None
         if self._phase is Phase.CLOSED:
             return
@@ -271,7 +268,7 @@ class Connection(asyncio.Protocol):
             if self._early or self._events:
                 self._loop.call_soon(self._next)  # not here: other slots of this step wait for their bytes
             else:
-                self._phase = _IDLE
+                self._phase = IDLE
                 self._deadline_ns = exchange.stages.last_ns + self._limits.idle_ns
         elif read_whole and not self._unsent:
             self._phase = Phase.CLOSED
@@ -293,7 +290,7 @@ class Connection(asyncio.Protocol):
         self._deadline_ns = self._first_byte_ns + self._limits.head_ns
 
     def _advance(self) -> None:
-        while self._events and self._phase in _READING and self._stalled_ns == NEVER:
+        while self._events and self._phase in READING and self._stalled_ns == NEVER:
             event = self._events.popleft()
             if isinstance(event, Message):
                 self._on_message(event)
@@ -312,7 +309,7 @@ class Connection(asyncio.Protocol):
         if self._events:
             self._begin()
             self._advance()
-        if self._early and self._phase in _READING:
+        if self._early and self._phase in READING:
             early, self._early = self._early, bytearray()
             self._feed(early)
 
@@ -344,7 +341,7 @@ class Connection(asyncio.Protocol):
     def _act(self, exchange: Exchange, body: bytes) -> None:
         """The request is complete."""
         exchange.body = body
-        self._phase = _BUSY
+        self._phase = BUSY
         self._deadline_ns = NEVER
         action = exchange.action
         if self._refusal is not None or action is None:

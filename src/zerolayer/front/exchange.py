@@ -38,6 +38,7 @@ _EVENT_STREAM: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # nginx would collect the stream otherwise
 )
+_JSON_ALONE: Final[tuple[Header, ...]] = (JSON,)
 _FINAL: Final[tuple[Header, ...]] = ((b"x-should-retry", b"false"),)
 _NO_RETRY: Final = (
     InvalidRequest, Infeasible, BeyondHorizon, BudgetSpent, DeadlineExpired, DeadlineMissed, StaleInput,
@@ -69,6 +70,9 @@ class Carrier(Protocol):
     def caller(self) -> Caller:
         """Who is at the other end."""
 
+    def later(self, error: RetryLater) -> bytes:
+        """When to come back, in the spelling of ``common``."""
+
     def reply(
         self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool
     ) -> None:
@@ -99,7 +103,8 @@ class Exchange:
     """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end.
 
     ``dialect`` follows from the head, and the router sets it. A route may set, before the body is read: ``media``, the
-    headers of a streamed reply; ``explain``, the form of an error, whatever the dialect; ``intake``, who takes the body
+    headers of a streamed reply; ``explain``, the form of an error, whatever the dialect, and ``tells_when`` whether the
+    headers of HTTP say when to come back; ``intake``, who takes the body
     piece by piece, with True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has
     passed (HTTP/2 only).
     """
@@ -113,6 +118,7 @@ class Exchange:
     more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
     media: tuple[Header, ...] = _EVENT_STREAM
     explain: Callable[[ZerolayerError], ErrorReply] | None = None
+    tells_when = True
     intake: Callable[[bytes, bool], None] | None = None
     expired: Callable[[], None] | None = None
     deadline_ns = NEVER
@@ -138,8 +144,9 @@ class Exchange:
     @property
     def credential(self) -> str | bytes:
         """Whom bookings belong to: a key, else a certificate's name, a local user, or an address without port."""
-        if self.identity.keyed:
-            return self.identity.key_id
+        key_id = self.identity.key_id
+        if key_id:
+            return key_id
         caller = self._connection.caller
         return caller.subject or caller.address or f"uid {caller.uid}"
 
@@ -152,8 +159,13 @@ class Exchange:
         """Close the span since the last mark."""
         self.stages.mark(stage, self._site.clock_ns())
 
-    def reply(self, status: int, headers: tuple[Header, ...], body: bytes, *, keep_alive: bool = True) -> None:
-        """A complete reply, in one write. After the end of a reply every further one is void."""
+    def reply(
+        self, status: int, headers: Headers, body: bytes, *, keep_alive: bool = True, spelled: bytes = b""
+    ) -> None:
+        """A complete reply, in one write. After the end of a reply every further one is void.
+
+        ``spelled`` are headers as the carrier writes them.
+        """
         if self._left:
             return
         head, connection = self.head, self._connection
@@ -162,7 +174,7 @@ class Exchange:
         self._finish(status)
         connection.reply(
             status,
-            self._common(),
+            self._common() + spelled,
             headers,
             body,
             keep_alive=keep_alive and head.keep_alive and not connection.draining,
@@ -178,7 +190,8 @@ class Exchange:
         if self.receipt is not None:
             self.receipt.failed(error)
         explain = self.explain or self._explain
-        self.reply(*explain(error), keep_alive=keep_alive)
+        spelled = self._connection.later(error) if self.tells_when and isinstance(error, RetryLater) else b""
+        self.reply(*explain(error), keep_alive=keep_alive, spelled=spelled)
         if isinstance(error, _LACK_OF_SLOTS):
             self._site.metrics.promises.refused(self.stages.elapsed_ns)
 
@@ -264,8 +277,11 @@ class Exchange:
         return (*self.media, *self.more_headers)
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
+        if isinstance(error, RetryLater):  # under load most of all
+            status, body = self.dialect.error(error, self.request_id)
+            return status, _JSON_ALONE, body
         extra: tuple[Header, ...] = ()
-        if isinstance(error, (RetryLater, Unavailable)):
+        if isinstance(error, Unavailable):
             extra = retry_headers(error)
         elif isinstance(error, MethodNotAllowed):
             extra = ((b"allow", self.allow),)

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -43,6 +44,10 @@ from zerolayer.wire.grpc import is_grpc
 from zerolayer.wire.http1_head import HTTP2
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.schema import Account, Request
+
+# For every request: a member of an enumeration is dearer to name.
+_PARSE: Final = int(Stage.PARSE)
+_GUARD: Final = int(Stage.GUARD)
 
 Decode = Callable[[bytes, BodyLimits], Request]
 Answer = Callable[[Exchange, Request, Prompt], tuple[Transcript, Form]]
@@ -112,7 +117,7 @@ class Generator:
             session = session_of(request, headers)
             if session and exchange.receipt is not None:
                 exchange.receipt.session = session
-            exchange.mark(Stage.PARSE)
+            exchange.mark(_PARSE)
             arrival = self._guard.arrive(
                 request,
                 headers,
@@ -157,7 +162,7 @@ class Generator:
         except (RateLimited, BudgetSpent):
             exchange.more_headers += limit_headers(self._guard.budgets.levels(arrival.identity), exchange)
             raise
-        exchange.mark(Stage.GUARD)
+        exchange.mark(_GUARD)
         if isinstance(answer, Held):
             self._held.add(exchange, answer, partial(self._granted, request, arrival))
         else:
@@ -191,7 +196,7 @@ class Generator:
             verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
             generations = self._guard.confirm(reservation, request, prompts)
             admitted = _Admitted(exchange, request, arrival, reservation, prompts, generations, verdict)
-            exchange.mark(Stage.GUARD)
+            exchange.mark(_GUARD)
             self._turns.begin_later(exchange, partial(self._begin, admitted), partial(self._guard.release, reservation))
 
         self._or_release(exchange, reservation, confirm)
@@ -246,7 +251,7 @@ class Generator:
                 counts = place % request.n == 0
                 exchange.receipt.began(reply, generations[place].max_tokens, arrival.limits.end_ms, counts=counts)
             generations[place] = self._watch(exchange, request, prompt, reply, generations[place])
-        exchange.mark(Stage.GUARD)
+        exchange.mark(_GUARD)
         for slot, generation, reply in zip(reservation.slots, generations, replies, strict=True):
             self._dispatcher.start(slot, generation, reply)
 
@@ -269,7 +274,7 @@ class Generator:
         key = None if keeping is None else keeping.key(exchange, request)
         if keeping is None or key is None:
             return False
-        exchange.mark(Stage.GUARD)
+        exchange.mark(_GUARD)
         kept = keeping.find(exchange, key)
         if kept is None:
             return False

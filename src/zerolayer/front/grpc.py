@@ -135,6 +135,7 @@ class Calls:
         if head.minor < HTTP2:
             return UnsupportedMediaType("gRPC needs HTTP/2; use a gRPC client, or send JSON to /v1/chat/completions")
         exchange.explain = _explain
+        exchange.tells_when = False
         exchange.media = _MEDIA
         method = self.method(head)
         if method is None:
@@ -148,6 +149,7 @@ class Calls:
     def begin(self, exchange: Exchange, method: Method) -> ZerolayerError | None:
         """Make the exchange a call of ``method``, or return the refusal."""
         exchange.explain = _explain
+        exchange.tells_when = False
         exchange.media = _MEDIA
         call = GrpcCall(exchange, method, self._message_bytes)
         timeout = exchange.head.get(b"grpc-timeout")

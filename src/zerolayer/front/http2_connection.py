@@ -21,7 +21,7 @@ from zerolayer.front.exchange import NEVER, Exchange
 from zerolayer.front.http2_limits import http2_limits
 from zerolayer.front.http2_patience import Patience
 from zerolayer.front.http2_stream import Http2Stream
-from zerolayer.front.moving import hold
+from zerolayer.front.moving import hold, plain_descriptor
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.http2 import Code, Http2Protocol
@@ -126,7 +126,32 @@ class Http2Connection(asyncio.Protocol):
         """Write in the next turn of the loop: until then other streams of the same step add their bytes."""
         if not (self.scheduled or self._receiving):
             self.scheduled = True
-            self._loop.call_soon(self._flush_scheduled)
+            self._site.outbox.add(self, self._loop)
+
+    # What the outbox calls.
+
+    @cached_property
+    def descriptor(self) -> int:
+        """As ``outbox.Writer``."""
+        return plain_descriptor(self._transport)
+
+    def flush(self) -> None:
+        """As ``outbox.Writer``."""
+        self.scheduled = False
+        self._flush()
+
+    def take(self) -> bytes:
+        """As ``outbox.Writer``."""
+        self.scheduled = False
+        waits = self._stalled_ns != NEVER or self._transport.get_write_buffer_size()
+        if waits or self._closed or self._draining or self.descriptor < 0:
+            self._flush()
+            return b""
+        return self.core.take()
+
+    def write(self, data: bytes) -> None:
+        """As ``outbox.Writer``."""
+        self._transport.write(data)
 
     # What the listener calls.
 
@@ -280,10 +305,6 @@ class Http2Connection(asyncio.Protocol):
             _log.warning("a stream whose client gives no window was cancelled")
             self.core.reset(stream_id, Code.ENHANCE_YOUR_CALM)
             self._on_gone(Gone(stream_id))
-
-    def _flush_scheduled(self) -> None:
-        self.scheduled = False
-        self._flush()
 
     def _flush(self) -> None:
         if self._closed:

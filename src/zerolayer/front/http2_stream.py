@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from zerolayer.errors import RetryLater
 from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.exchange import Exchange, Headers
 from zerolayer.wire.http2 import Code, Http2Protocol
-from zerolayer.wire.http2_reply import header
+from zerolayer.wire.http2_reply import header, later_block
 
 _WITHOUT_LENGTH: Final = frozenset({204, 304})
 
@@ -55,6 +56,10 @@ class Http2Stream:
     def caller(self) -> Caller:
         """Who is at the other end."""
         return self._connection.caller
+
+    def later(self, error: RetryLater) -> bytes:
+        """As ``http2_reply.later_block``."""
+        return later_block(error)
 
     def reply(
         self,

@@ -28,6 +28,15 @@ def is_plain(transport: asyncio.Transport) -> bool:
     )
 
 
+def plain_descriptor(transport: asyncio.Transport) -> int:
+    """Of the socket, where the bytes that are written are those that the client reads; -1 under TLS.
+
+    It is good until ``connection_lost``: only then the transport closes it.
+    """
+    opened = transport.get_extra_info("socket")
+    return -1 if opened is None or transport.get_extra_info("ssl_object") is not None else int(opened.fileno())
+
+
 def take(peers: Iterable[Peer], most: int) -> list[int]:
     """Descriptors of those that can move, at most so many. They are over here; the caller closes what it was given."""
     found: list[int] = []

@@ -55,6 +55,7 @@ class EventForm:
         self._echo = echo
         self._counted = counted
         self._opened = False
+        self._send: Callable[[bytes], None] = exchange.stream
         self._plain = token_bytes is None and counted is None and type(transcript) is Transcript
 
     def grow(self, text: str) -> None:
@@ -81,9 +82,6 @@ class EventForm:
             self._exchange.break_stream(self._writer.error(error))
         else:
             self._exchange.error(error)
-
-    def _send(self, events: bytes) -> None:
-        self._exchange.stream(events)
 
     def _last(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> bytes:
         """Everything up to the answer's end."""

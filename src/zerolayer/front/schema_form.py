@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final, Protocol
 
-from zerolayer.errors import RetryLater, ZerolayerError
+from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import ErrorReply, Exchange, Headers
 from zerolayer.front.gate import PROTOBUF_MEDIA
 from zerolayer.front.site import Header
@@ -15,7 +14,6 @@ from zerolayer.front.transcript import Transcript
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.text.decode import Decoder
 from zerolayer.text.vocabulary import Vocabulary
-from zerolayer.wire.http1_reply import retry_headers
 from zerolayer.wire.protobuf import delimited
 from zerolayer.wire.protobuf_reply import error_message, failed, last, piece
 from zerolayer.wire.schema import Account, FinishReason, Request, Usage
@@ -26,7 +24,7 @@ _STREAM: Final[Headers] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # nginx would collect the stream otherwise
 )
-_MESSAGES: Final = 16_384  # of one token that are remembered: some 2 MB
+_MESSAGES: Final = 65_536  # of one token that are remembered: some 6 MB
 
 
 class Framing(Protocol):
@@ -75,8 +73,30 @@ class HttpFraming:
 
 
 def _explain(error: ZerolayerError) -> ErrorReply:
-    retry = retry_headers(error) if isinstance(error, RetryLater) else ()
-    return error.status, (PROTOBUF, *retry), error_message(error)
+    return error.status, (PROTOBUF,), error_message(error)
+
+
+class _Messages:
+    """Framed messages of one token each. Most tokens have the same text whenever they come, so most were made before.
+
+    They stand in a list by token: of tokens that are spread over a vocabulary, a look into a dictionary costs more
+    memory that is not in the processor's caches than anything else that is done for a token.
+    """
+
+    def __init__(self, framing: Framing, vocabulary: Vocabulary) -> None:
+        self._framing = framing
+        self._texts = vocabulary.texts
+        self._known: list[bytes | None] = [None] * min(vocabulary.size, _MESSAGES)
+
+    def wrapped(self, token_id: int, text: str) -> bytes:
+        """The message of this token and this text, which may be another than the token's own."""
+        known = self._known
+        if not (0 <= token_id < len(known) and self._texts[token_id] == text):
+            return self._framing.wrap(piece((token_id,), text.encode()))
+        message = known[token_id]
+        if message is None:
+            message = known[token_id] = self._framing.wrap(piece((token_id,), text.encode()))
+        return message
 
 
 class SchemaAnswers:
@@ -86,12 +106,7 @@ class SchemaAnswers:
         self._framing = framing
         self._vocabulary = vocabulary
 
-        # Most tokens have the same text whenever they come, so most messages have been made before.
-        @lru_cache(_MESSAGES)
-        def wrapped(token_id: int, text: str) -> bytes:
-            return framing.wrap(piece((token_id,), text.encode()))
-
-        self._wrapped = wrapped
+        self._wrapped = _Messages(framing, vocabulary).wrapped
 
     def __call__(self, exchange: Exchange, request: Request, _prompt: Prompt) -> tuple[Transcript, Form]:
         """Of one request that is about to run."""

@@ -20,6 +20,7 @@ from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.wire import http1_reply, http2_reply
 from zerolayer.wire.http1 import Head
+from zerolayer.wire.http1_memory import HeadMemory
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 Header = tuple[bytes, bytes]
@@ -105,6 +106,7 @@ class Site:
     books: Books | None = None  # where requests are written down
     ids: RequestIds = field(default_factory=RequestIds)
     outbox: Outbox = field(default_factory=Outbox)
+    heads: HeadMemory = field(default_factory=HeadMemory)
     http1: CommonHeaders = field(init=False)
     http2: CommonHeaders = field(init=False)
     turns: Turns = field(init=False)

@@ -6,6 +6,7 @@ Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md; pushback
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -121,6 +122,8 @@ def percent_encoded(text: str) -> bytes:
 
 def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     """The trailers of a call that failed; of a busy server with the milliseconds after which to come back."""
+    if isinstance(error, RetryLater):
+        return _later_trailers(error)
     trailers = (
         (b"grpc-status", b"%d" % error.grpc_code),
         (b"grpc-message", percent_encoded(error.message)),
@@ -128,9 +131,20 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     )
     if isinstance(error, Unavailable):
         return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
-    if isinstance(error, RetryLater):
-        ticket = () if error.ticket is None else ((b"zl-ticket", error.ticket.encode("ascii")),)
-        return (*trailers, *ticket, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
     if isinstance(error, (BeyondHorizon, BudgetSpent)):
         return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
     return trailers
+
+
+def _later_trailers(error: RetryLater) -> tuple[Header, ...]:
+    ms = b"%d" % error.retry_after_ms
+    parts, status, about = _later_parts(error.template, error.grpc_code, error.help)
+    trailers = (status, (b"grpc-message", ms.join(parts)), about, (b"grpc-retry-pushback-ms", ms))
+    return trailers if error.ticket is None else (*trailers, (b"zl-ticket", error.ticket.encode("ascii")))
+
+
+@lru_cache(64)
+def _later_parts(template: str, code: int, about: str) -> tuple[list[bytes], Header, Header]:
+    """What refusals of one kind have in common; the message in the parts between which the milliseconds stand."""
+    parts = percent_encoded(template).split(b"{ms}")
+    return parts, (b"grpc-status", b"%d" % code), (b"zl-help", about.encode("ascii"))

@@ -19,6 +19,7 @@ import msgspec
 from zerolayer.errors import BodyTooLarge, HeadersTooLarge, InvalidRequest, ZerolayerError
 from zerolayer.wire.head_template import remember
 from zerolayer.wire.http1_head import NO_HEAD, Head, parse_head
+from zerolayer.wire.http1_memory import OF_ONE_CONNECTION, HeadMemory
 from zerolayer.wire.http1_template import Habits
 
 __all__ = ["Event", "Fault", "Head", "Http1Protocol", "Message"]
@@ -73,10 +74,13 @@ class Http1Protocol:
 
     ``head_bytes`` limits request line and headers together, ``header_count`` the number of headers, ``body_bytes`` a
     body. A body that announces more than ``body_bytes`` gives its ``Head``, then ``Fault(BodyTooLarge)``, before any of
-    it is read. At most one head, one body and what the last ``receive`` brought are held in memory.
+    it is read. At most one head, one body and what the last ``receive`` brought are held. ``memory`` is shared by
+    connections with the same limits.
     """
 
-    def __init__(self, head_bytes: int, body_bytes: int, header_count: int = 100) -> None:
+    def __init__(
+        self, head_bytes: int, body_bytes: int, header_count: int = 100, memory: HeadMemory | None = None
+    ) -> None:
         self._head_bytes = head_bytes
         self._body_bytes = body_bytes
         self._header_count = header_count
@@ -88,6 +92,8 @@ class Http1Protocol:
         self._head = NO_HEAD
         self._heads: dict[bytes, Head] = {}  # that came before: most clients send the same one each time
         self._habits = Habits()  # or the same one but for some values
+        self._memory = memory or HeadMemory()
+        self._contributions = OF_ONE_CONNECTION  # that are left
         self._body = bytearray()  # decoded chunks
         self._left = 0  # bytes of the body, or of the chunk, that are still to come
         self._framing = 0
@@ -106,7 +112,7 @@ class Http1Protocol:
             return None
         end = data.find(b"\r\n\r\n") + 4
         raw = data[:end]
-        head = self._heads.get(raw) or (self._habits.head(raw) if end <= self._head_bytes else None)
+        head = self._heads.get(raw) or (self._known(raw) if end <= self._head_bytes else None)
         if head is None or head.content_length != len(data) - end or not head.keep_alive:
             return None
         if head.content_length > self._body_bytes:
@@ -162,7 +168,7 @@ class Http1Protocol:
         return True
 
     def _parse(self, raw: bytes) -> Head:
-        head = self._habits.head(raw)
+        head = self._known(raw)
         if head is not None:
             return head
         if _MALFORMED.search(raw):  # llhttp ends a request line at a bare line feed, and we do not
@@ -171,6 +177,18 @@ class Http1Protocol:
         if len(raw) <= _REMEMBERED_BYTES:
             remember(self._heads, raw, head, _HEADS)
             self._habits.learn(raw, head)
+            if self._contributions:
+                self._contributions -= 1
+                self._memory.learn(raw, head)
+        return head
+
+    def _known(self, raw: bytes) -> Head | None:
+        """The head that ``raw`` is, if one like it came before; ``_heads`` was looked at."""
+        head = self._habits.head(raw)
+        if head is None:
+            head = self._memory.head(raw)
+            if head is not None and head.like is None:
+                remember(self._heads, raw, head, _HEADS)
         return head
 
     def _find_end(self) -> int:

@@ -16,7 +16,10 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {529: "Overloaded"}  # Anthropic's own
 _STATUS_LINES = {status: f"HTTP/1.1 {status} {phrase}\r\n".encode() for status, phrase in _PHRASES.items()}
+_LENGTHS = tuple(b"content-length: %d\r\n" % size for size in range(2048))  # nearly every complete reply
 _SIZE_LINES = tuple(b"%x\r\n" % size for size in range(2048))  # nearly every chunk of a token stream
+_WHEN = b"retry-after-ms: %d\r\nretry-after: %d\r\nx-should-retry: true\r\n"
+_TICKET_AND_WHEN = b"x-zl-ticket: %b\r\n" + _WHEN
 _WITHOUT_BODY = frozenset({204, 304})
 
 
@@ -34,15 +37,15 @@ def response(
     ``common`` are headers that were rendered before, by ``header``. Raises ValueError when one of ``headers`` holds a
     line break, whoever wrote it.
     """
-    lines = _header_lines(headers)
+    size = len(body)
     if status in _WITHOUT_BODY:
         length = body = b""
     else:
-        length = b"content-length: %d\r\n" % len(body)
+        length = _LENGTHS[size] if size < len(_LENGTHS) else b"content-length: %d\r\n" % size
     connection = b"" if keep_alive else b"connection: close\r\n"
     if head_only:
         body = b""
-    return b"%b%b%b%b%b\r\n%b" % (_STATUS_LINES[status], common, lines, length, connection, body)
+    return b"".join((_STATUS_LINES[status], common, _header_lines(headers), length, connection, b"\r\n", body))
 
 
 def stream_head(
@@ -72,22 +75,29 @@ def server_timing(stages_us: Mapping[str, int]) -> bytes:
     return ", ".join(f"{name};dur={us // 1000}.{us % 1000:03d}" for name, us in stages_us.items()).encode("ascii")
 
 
-def retry_headers(error: RetryLater | Unavailable) -> tuple[tuple[bytes, bytes], ...]:
+def retry_headers(error: Unavailable) -> tuple[tuple[bytes, bytes], ...]:
     """When to come back: whole milliseconds for the SDKs, whole seconds, rounded up, for proxies; and where."""
     ms = error.retry_after_ms
+    peers = ((b"x-zl-peers", ",".join(error.peers).encode("ascii")),) if error.peers else ()
     return (
-        *_where(error),
+        *peers,
         (b"retry-after-ms", b"%d" % ms),
         (b"retry-after", b"%d" % -(-ms // 1000)),
         (b"x-should-retry", b"true"),
     )
 
 
-def _where(error: RetryLater | Unavailable) -> tuple[tuple[bytes, bytes], ...]:
-    """The slot that is kept for the next attempt, or who else would take it."""
-    if isinstance(error, Unavailable):
-        return ((b"x-zl-peers", ",".join(error.peers).encode("ascii")),) if error.peers else ()
-    return () if error.ticket is None else ((b"x-zl-ticket", error.ticket.encode("ascii")),)
+def later_lines(error: RetryLater) -> bytes:
+    """The same of a refusal that passes, with the slot that is kept for the next attempt. Under load most replies.
+
+    Raises ValueError when the ticket holds a line break.
+    """
+    ms, ticket = error.retry_after_ms, error.ticket
+    if ticket is None:
+        return _WHEN % (ms, -(-ms // 1000))
+    if not ticket.isprintable():
+        raise ValueError("a ticket must not hold a line break")
+    return _TICKET_AND_WHEN % (ticket.encode("ascii"), ms, -(-ms // 1000))
 
 
 def _new_header(name: bytes, value: bytes) -> bytes:
@@ -98,8 +108,7 @@ def _new_header(name: bytes, value: bytes) -> bytes:
 
 
 header = lru_cache(1024)(_new_header)
-_NEVER_AGAIN = frozenset({b"x-zl-ticket", b"retry-after-ms"})  # what is remembered of them pushes out what comes again
 
 
 def _header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    return b"".join([_new_header(*each) if each[0] in _NEVER_AGAIN else header(*each) for each in headers])
+    return b"".join([header(name, value) for name, value in headers])

@@ -9,15 +9,16 @@ from typing import Final
 from zerolayer.wire.head_template import Template, holes
 from zerolayer.wire.http1_head import Head
 
-_TEMPLATES: Final = 4  # that a connection remembers, the newest first
+_TEMPLATES: Final = 4  # that a connection remembers
 # A value as nearly everybody sends it: one space before it, none after it. Any other goes to the parser.
 _VALUE: Final = re.compile(rb" ((?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)(?=\r\n)")
 
 
 class Habits:
-    """Of the client of one connection."""
+    """Of the client of one connection, or of more; at most so many ``templates``, the newest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, templates: int = _TEMPLATES) -> None:
+        self._most = templates
         self._templates: list[Template] = []
         self._last: tuple[list[bytes], Head] | None = None  # lines of the last head that was parsed, and the head
 
@@ -59,4 +60,4 @@ class Habits:
             between = lines[before + 1 : after]
             end = b"" if after == len(lines) else b"\r\n" + names[after]
             constants.append(b"\r\n" + b"\r\n".join(between) + end if between else end)
-        self._templates = [Template(tuple(constants), found, head), *self._templates[: _TEMPLATES - 1]]
+        self._templates = [Template(tuple(constants), found, head), *self._templates[: self._most - 1]]

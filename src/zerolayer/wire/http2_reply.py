@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from zerolayer.errors import RetryLater
+
 _STATUS: Final = {200: b"\x88", 204: b"\x89", 206: b"\x8a", 304: b"\x8b", 400: b"\x8c", 404: b"\x8d", 500: b"\x8e"}
 _STATUS_NAME: Final = b"\x08\x03"  # the name of entry 8 of the static table, and a value of three bytes
 
@@ -21,12 +23,21 @@ def reply_block(status: int, headers: Iterable[tuple[bytes, bytes]], common: byt
     return (_STATUS.get(status) or _STATUS_NAME + b"%03d" % status) + common + header_block(headers)
 
 
-@lru_cache(1024)
-def header(name: bytes, value: bytes) -> bytes:
+def later_block(error: RetryLater) -> bytes:
+    """When to come back, and the slot that is kept until then, as ``http1_reply.later_lines``. Raises as that."""
+    ms, ticket = error.retry_after_ms, error.ticket
+    when = _new_header(b"retry-after-ms", b"%d" % ms) + header(b"retry-after", b"%d" % -(-ms // 1000)) + _SHOULD_RETRY
+    return when if ticket is None else _new_header(b"x-zl-ticket", ticket.encode("ascii")) + when
+
+
+def _new_header(name: bytes, value: bytes) -> bytes:
     """One literal. Raises ValueError as ``reply_block``."""
     if _BREAK.search(value):
         raise ValueError("a header must not hold a line break")
     return b"\0" + _length(len(name)) + name + _length(len(value)) + value
+
+
+header = lru_cache(1024)(_new_header)
 
 
 @lru_cache(64)
@@ -51,3 +62,6 @@ def _length(size: int) -> bytes:
         size >>= 7
     rest.append(size)
     return bytes(rest)
+
+
+_SHOULD_RETRY: Final = header(b"x-should-retry", b"true")

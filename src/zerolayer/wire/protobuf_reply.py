@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from zerolayer.errors import RetryLater, ZerolayerError
@@ -52,13 +53,22 @@ def failed(error: ZerolayerError) -> bytes:
 
 def error_message(error: ZerolayerError) -> bytes:
     """An ``Error``."""
+    if isinstance(error, RetryLater):
+        code, parts, status = _later_parts(error.template, error.code, error.status)
+        ms = error.retry_after_ms
+        return code + bytes_field(2, (b"%d" % ms).join(parts)) + varint_field(4, ms) + status
     return (
         bytes_field(1, error.code.encode())
         + bytes_field(2, error.message.encode())
         + bytes_field(3, (error.param or "").encode())
-        + varint_field(4, error.retry_after_ms if isinstance(error, RetryLater) else 0)
         + varint_field(5, error.status)
     )
+
+
+@lru_cache(64)
+def _later_parts(template: str, code: str, status: int) -> tuple[bytes, list[bytes], bytes]:
+    """What refusals of one kind have in common; the message in the parts between which the milliseconds stand."""
+    return bytes_field(1, code.encode()), template.encode().split(b"{ms}"), varint_field(5, status)
 
 
 def count_tokens_reply(prompt_tokens: int, slot_tokens: int) -> bytes:

@@ -1,0 +1,39 @@
+// The Python face of what the door does for all streams of a step: zerolayer.front._native. Called on the loop only; nothing here waits.
+#include <nanobind/nanobind.h>
+
+#include <vector>
+
+#include "front_sends.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+// (place, bytes sent) of each piece that was not sent as a whole.
+nb::list send_each(nb::list descriptors, nb::list pieces) {
+  const size_t count = pieces.size();
+  if (descriptors.size() != count) throw nb::value_error("as many descriptors as pieces");
+  std::vector<nb::bytes> held;  // whoever else runs meanwhile may change the lists
+  std::vector<zl::Piece> sends;
+  held.reserve(count);
+  sends.reserve(count);
+  for (size_t i = 0; i < count; i++) {
+    nb::bytes data;
+    int descriptor;
+    if (!nb::try_cast(pieces[i], data) || !nb::try_cast(descriptors[i], descriptor)) throw nb::type_error("integers and bytes");
+    held.push_back(data);
+    sends.push_back({descriptor, data.c_str(), data.size()});
+  }
+  {
+    nb::gil_scoped_release others;
+    zl::send_each(sends.data(), count);
+  }
+  nb::list left;
+  for (size_t i = 0; i < count; i++)
+    if (sends[i].sent < sends[i].bytes) left.append(nb::make_tuple(i, sends[i].sent));
+  return left;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) { m.def("send_each", &send_each); }
