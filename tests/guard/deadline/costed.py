@@ -49,6 +49,7 @@ class Costed(Simulation):
         self.calendar = self.Calendar(engine.slots, lambda: self.now, self.table.prices)
         self.admission = self.Admission(self.calendar, self.table, lambda: self.now, "in {ms} ms")
         self._lengths = (upper, 100, promised)
+        self.slowness = 1.0  # of the machine: what all steps are longer by
         self._elapsed = self._prompt = 0
 
     def come(self, name: int, when: int, tries: int = 3) -> None:
@@ -74,7 +75,7 @@ class Costed(Simulation):
         decode = [slot for slot in self._slots if slot not in self._prefilling]
         self._prompt = CHUNK if prefill >= 0 else 0
         noise = self.random.gauss(1.0, 0.02) + (self.random.random() < 0.002)
-        self._elapsed = int(self.engine.step_ms(len(decode), prefill >= 0) * noise * MS)
+        self._elapsed = int(self.engine.step_ms(len(decode), prefill >= 0) * noise * self.slowness * MS)
         self.at(self.now + self._elapsed, self._stepped, prefill, decode, 0)
 
     def observe(self, prefill: int, decode: list[int]) -> None:

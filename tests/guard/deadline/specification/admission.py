@@ -159,8 +159,10 @@ class Admission:
         self.ends_soon = is_worth_waiting(left, held, self._decode_ns, chunk_ns)
 
     def rest(self) -> None:
-        """The engine has no work left: the next step does not follow on the last one."""
+        """The next step does not follow on the last one; if the engine has no work left, nothing tells its pace."""
         self._last_border = 0
+        if not self.calendar.confirmed:
+            self._cost.rest()
 
     def _claim(self, wish: Wish, terms: Terms) -> int:
         """A slot at once, or -1. Nothing is held against somebody who is here for somebody who may not come."""
