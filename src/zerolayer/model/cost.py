@@ -74,13 +74,16 @@ class _Row:
         self.seen = 0  # the step that was the last one of its kind
         self._new = 0
 
-    def add(self, elapsed_ns: int) -> None:
+    def add(self, elapsed_ns: int) -> bool:
+        """Whether what it normally takes was computed anew."""
         self.last.append(elapsed_ns)
         self.bound = int(max(self.last) * _MARGIN)
         self._new += 1
-        if self._new >= _SORT_EVERY or len(self.last) <= _SORT_EVERY:
-            self._new = 0
-            self.normal = sorted(self.last)[(len(self.last) - 1) // 2]
+        if self._new < _SORT_EVERY < len(self.last):
+            return False
+        self._new = 0
+        self.normal = sorted(self.last)[(len(self.last) - 1) // 2]
+        return True
 
 
 class CostTable:
@@ -99,6 +102,7 @@ class CostTable:
         self._backlog = 0.0
         self._worst = [0.0, 0.0]  # largest backlog of this generation and of the one before
         self._steps = 0
+        self._normal: list[int] | None = None  # what a full step takes, by chunk
         self._prices: Prices | None = None
         self.beside: Callable[[], Prices] | None = None  # of another engine that takes turns with this one
         self._turn = (Prices(), Prices())  # own prices, and what they make of a turn
@@ -114,7 +118,7 @@ class CostTable:
         self._steps += 1
         row.seen = self._steps
         if not expected:
-            row.add(int(elapsed_ns / pace.now))
+            self._add(row, int(elapsed_ns / pace.now))
             return
         pace.vote(elapsed_ns / row.normal)
         self._enter(row, elapsed_ns)
@@ -134,7 +138,7 @@ class CostTable:
     def _enter(self, row: _Row, elapsed_ns: int) -> None:
         """A step that begins a slow spell looks like any outlier: those behind it tell which it was."""
         if self._steps <= _YOUNG:
-            row.add(elapsed_ns)
+            self._add(row, elapsed_ns)
             return
         self._fresh.append((row, elapsed_ns))
         if len(self._fresh) > AFTER:
@@ -142,7 +146,11 @@ class CostTable:
 
     def _settle(self, behind: int) -> None:
         row, elapsed_ns = self._fresh.popleft()
-        row.add(int(elapsed_ns / self._pace.then(behind)))
+        self._add(row, int(elapsed_ns / self._pace.then(behind)))
+
+    def _add(self, row: _Row, elapsed_ns: int) -> None:
+        if row.add(elapsed_ns):
+            self._normal = None
 
     @property
     def rate(self) -> float:
@@ -221,21 +229,29 @@ class CostTable:
         chunks = full * prices.chunk(self._chunk_tokens) + (prices.chunk(rest) if rest else 0)
         return steps * prices.step_ns + chunks + prices.reserve_ns
 
+    def _normals(self) -> list[int]:
+        """What a full step takes at the usual pace, by the chunk that it carries."""
+        top = self._top_chunk
+        normal = [self._full(0), *[0] * top]
+        for chunk in range(top, 0, -1):  # a row without measurements costs what a larger chunk costs
+            normal[chunk] = self._full(chunk) or (normal[chunk + 1] if chunk < top else 0)
+        for chunk in range(1, top + 1):  # and none costs less than a smaller one
+            normal[chunk] = max(normal[chunk - 1], normal[chunk])
+        return normal
+
     def _price(self) -> Prices:
-        decode, mixed = self._full(0), [0] * (self._top_chunk + 1)
-        dearest = decode
-        for chunk in range(self._top_chunk, 0, -1):  # a row without measurements costs what a larger chunk costs
-            mixed[chunk] = self._full(chunk) or (mixed[chunk + 1] if chunk < self._top_chunk else 0)
-        for chunk in range(1, self._top_chunk + 1):  # and none costs less than a smaller one
-            dearest = mixed[chunk] = max(dearest, mixed[chunk])
-        pace, rate = self._pace.now, self.rate * self._pace.now
+        if self._normal is None:
+            self._normal = self._normals()
+        decode, *mixed = self._normal
+        dearest, pace = self._normal[-1], self._pace.now
+        rate = self.rate * pace
         reserve = max(*self._worst, self.decode_bound_ns() - rate * decode)
         if self._steps < _WINDOW:
             reserve = max(reserve, _FIRST_RESERVE * dearest * pace)
         stall = self.mixed_bound_ns()
         return Prices(
             step_ns=int(decode * rate),
-            chunk_ns=tuple(int(rate * max(0, cost - decode)) for cost in mixed),
+            chunk_ns=(0, *[int(rate * (cost - decode)) for cost in mixed]),
             reserve_ns=int(max(reserve - self._backlog, stall - rate * dearest)),
             rate=self.rate,
             stall_ns=stall,

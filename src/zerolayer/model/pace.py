@@ -64,9 +64,9 @@ class Pace:
         """
         votes = list(self._votes)
         at = len(votes) - 1 - behind
-        before, after = (sorted(side)[len(side) // 2] for side in (votes[max(0, at - AFTER) : at + 1], votes[at:]))
-        own = votes[at]
-        return self._near(before if abs(before - own) <= abs(after - own) else after, _ALIKE)
+        own, before, after = votes[at], sorted(votes[max(0, at - AFTER) : at + 1]), sorted(votes[at:])
+        earlier, later = before[len(before) // 2], after[len(after) // 2]
+        return self._near(earlier if abs(earlier - own) <= abs(later - own) else later, _ALIKE)
 
     def rest(self) -> None:
         """No steps run: what follows may be another spell. Whoever is refused for a slow one would never end it."""
