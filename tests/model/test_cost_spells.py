@@ -119,7 +119,7 @@ PHASES = st.lists(st.tuples(st.sampled_from([1.0, 1.5, 2.2, 3.2, 5.0]), st.integ
 @settings(max_examples=25, deadline=None)
 @given(PHASES, st.integers(0, 1000))
 def test_what_is_promised_for_any_number_of_steps_holds_until_the_machine_gets_slower_still(phases, seed) -> None:
-    """Five steps tell a slow machine from some slow steps; what is promised from then on is kept."""
+    """Five slow steps tell a slow machine from some outliers, a few more how slow; what is promised then is kept."""
     machine = Machine(seed)
     machine.run(200)
     broken, open_promises = [], []  # of each promise: its step and chunk, and what is left of it
@@ -134,7 +134,7 @@ def test_what_is_promised_for_any_number_of_steps_holds_until_the_machine_gets_s
                 promise[2] += promise[0] + chunk * promise[1] - elapsed
                 if promise[2] < 0:
                     broken.append((slowness, at))
-            if slowness <= was or at >= 5:
+            if slowness <= was or at >= 8:
                 prices = machine.table.prices()
                 open_promises.append([prices.step_ns, prices.chunk_ns[-1], prices.reserve_ns])
     assert broken == []
