@@ -88,7 +88,33 @@ def test_an_engine_without_work_is_not_refused_for_a_spell_that_nobody_can_see_t
     machine.run(60)
     assert _request_ns(machine.table.prices()) > 2.5 * before
     machine.table.rest()
-    assert _request_ns(machine.table.prices()) < 1.4 * before
+    assert _request_ns(machine.table.prices()) < 1.1 * before
+
+
+def test_nothing_is_held_in_reserve_for_another_spell() -> None:
+    machine = Machine()
+    machine.run(200)
+    before = machine.table.prices().reserve_ns
+    machine.slowness = 8.0
+    machine.run(200)
+    machine.slowness = 1.0
+    machine.run(200)
+    assert machine.table.prices().reserve_ns < before + 20_000 * US  # a full step of the 200, for its noise
+
+
+def test_a_single_step_that_takes_long_is_held_in_reserve_until_an_engine_without_work_forgets_it() -> None:
+    machine = Machine()
+    machine.run(200)
+    before = machine.table.prices().reserve_ns
+    machine.slowness = 50.0
+    machine.step(SLOTS)
+    machine.slowness = 1.0
+    machine.run(200)
+    kept = machine.table.prices().reserve_ns
+    assert kept > 45 * 19_500 * US
+    for _ in range(60):
+        machine.table.rest()
+    assert machine.table.prices().reserve_ns < max(2 * before, kept // 10)
 
 
 def test_a_machine_that_is_slow_for_good_is_known_to_be_after_a_rest_too() -> None:

@@ -34,6 +34,7 @@ _EXACT = 16  # so many decode rows have each a row of their own
 _YOUNG = 17  # steps of a table that are entered at once: there is no pace yet to divide them by
 _KNOWN = 8  # measurements of a row that may say what a fuller step takes at least
 _RECENT = 1024  # steps for which it may
+_FADES = 0.95  # of the largest backlogs, each second without work
 
 
 class Prices(msgspec.Struct, frozen=True):
@@ -112,41 +113,46 @@ class CostTable:
     def observe(self, *, decode_rows: int, prefill_tokens: int = 0, elapsed_ns: int) -> None:
         """Record one step, which carried a chunk unless ``prefill_tokens`` is 0."""
         row, pace = self._row(decode_rows, prefill_tokens), self._pace
-        expected = row.normal * pace.now
-        promised = self.rate * expected
         self._prices = None
         self._steps += 1
         row.seen = self._steps
-        if not expected:
+        if self._steps % _GENERATION == 0:
+            self._worst = [self._backlog, self._worst[0]]
+        if not row.normal:
             self._add(row, int(elapsed_ns / pace.now))
             return
         pace.vote(elapsed_ns / row.normal)
-        self._enter(row, elapsed_ns)
-        self._scale += (min(elapsed_ns / expected, _FREAK) - self._scale) / _MEAN_OVER
-        self._backlog = max(0.0, self._backlog + elapsed_ns - promised)
-        self._worst[0] = max(self._worst[0], self._backlog)
-        if self._steps % _GENERATION == 0:
-            self._worst = [self._backlog, self._worst[0]]
-
-    def rest(self) -> None:
-        """The engine has no work left: nothing tells the machine's pace from here on."""
-        for behind in reversed(range(len(self._fresh))):
-            self._settle(behind)
-        self._pace.rest()
-        self._prices = None
-
-    def _enter(self, row: _Row, elapsed_ns: int) -> None:
-        """A step that begins a slow spell looks like any outlier: those behind it tell which it was."""
         if self._steps <= _YOUNG:
-            self._add(row, elapsed_ns)
+            self._enter(row, elapsed_ns, pace.now)
             return
         self._fresh.append((row, elapsed_ns))
         if len(self._fresh) > AFTER:
             self._settle(AFTER)
 
+    def rest(self) -> None:
+        """The engine has had no work for a while: nothing tells the machine's pace, and its outliers are of the past.
+
+        Whoever is refused for either would never show that it is over. To be called once a second at most.
+        """
+        for behind in reversed(range(len(self._fresh))):
+            self._settle(behind)
+        self._pace.rest()
+        self._worst = [_FADES * worst for worst in self._worst]
+        self._prices = None
+
     def _settle(self, behind: int) -> None:
+        """Enter a step. One that begins a slow spell looks like any outlier: those behind it told which it was."""
         row, elapsed_ns = self._fresh.popleft()
-        self._add(row, int(elapsed_ns / self._pace.then(behind)))
+        self._enter(row, elapsed_ns, self._pace.then(behind))
+
+    def _enter(self, row: _Row, elapsed_ns: int, pace: float) -> None:
+        """What a spell takes longer than was promised before it is no outlier: nothing is held in reserve for it."""
+        typical = row.normal * pace
+        self._add(row, int(elapsed_ns / pace))
+        self._scale += (min(elapsed_ns / typical, _FREAK) - self._scale) / _MEAN_OVER
+        promised = max(typical * max(1.0, self._scale), row.normal * self._pace.mean) * _HEADROOM
+        self._backlog = max(0.0, self._backlog + elapsed_ns - promised)
+        self._worst[0] = max(self._worst[0], self._backlog)
 
     def _add(self, row: _Row, elapsed_ns: int) -> None:
         if row.add(elapsed_ns):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from simulation import LIMITS, MS, Client, Simulation
 
-from zerolayer.guard.deadline.booking import Work
+from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.model.cost import CostTable, Prices
 
 CHUNK = 128
@@ -55,6 +55,10 @@ class Costed(Simulation):
     def come(self, name: int, when: int, tries: int = 3) -> None:
         """A client that comes back 1 ms after its time."""
         self.arrive(Client(7 * name, self._work(127), LIMITS, 1 * MS, tries=tries), when)
+
+    def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
+        self.admission.sweep(self.now)  # as the server does several times a second
+        super()._ask(client, booked, again)
 
     def wish(self, client: Client) -> tuple[Work, Work, Work]:
         upper, lower, promised = map(self._work, self._lengths)

@@ -25,6 +25,7 @@ from zerolayer.observe.promises import Promises
 from zerolayer.wire.schema import Tier
 
 _NS_PER_MS: Final = 1_000_000
+_REST_NS: Final = 1_000_000_000
 _BOOKED_SHARE: Final = 0.5  # of all slot time up to the horizon: bookings must not starve whoever just comes
 _BOOKED_A_SLOT: Final = 3
 _A_SENDER: Final = 0.75  # of all bookings at most, while others hold some too
@@ -54,7 +55,7 @@ class Admission:
         self._cost = cost
         self._clock_ns = clock_ns
         self._message = message
-        self._last_border = 0
+        self._last_border = self._rested_ns = 0
         self._told_ns = 0  # for whom nothing is held, not before that
         self._in_a_row = 0  # bookings since somebody started without one, or could have
         self._most = _BOOKED_A_SLOT * calendar.slots
@@ -65,7 +66,7 @@ class Admission:
         Raises ``SlotsBusy``, ``BeyondHorizon`` (429) and ``Infeasible`` (422).
         """
         now = self._clock_ns()
-        self.sweep(now)
+        self._sweep(now)
         urgent = wish.tier is Tier.PRIORITY
         booking = self.tickets.match(asker, wish.key, now, self._heard_ns(now))
         terms = _terms(wish.limits, now, urgent=urgent)
@@ -98,7 +99,7 @@ class Admission:
         waits = self.ends_soon and longer and now + prices.stall_ns < booking.latest_ns
         if now < booking.start_ns or waits:
             return None
-        self.sweep(now)
+        self._sweep(now)
         slot = self.calendar.redeem(booking)
         if slot < 0:
             return None
@@ -132,6 +133,10 @@ class Admission:
 
     def sweep(self, now_ns: int) -> None:
         """Void what nobody came for."""
+        self._forget(now_ns)
+        self._sweep(now_ns)
+
+    def _sweep(self, now_ns: int) -> None:
         for booking in self.calendar.overdue(self._heard_ns(now_ns)):
             self.attendance.stayed_away(booking.credential)
             self.calendar.void(booking)
@@ -159,9 +164,14 @@ class Admission:
         self.ends_soon = is_worth_waiting(left, held, self._decode_ns, chunk_ns)
 
     def rest(self) -> None:
-        """The next step does not follow on the last one; if the engine has no work left, nothing tells its pace."""
+        """The engine has no work left, or the next step does not follow on the last one."""
         self._last_border = 0
-        if not self.calendar.confirmed:
+        self._rested_ns = self._clock_ns()
+
+    def _forget(self, now_ns: int) -> None:
+        """Nobody is refused for what the last steps were like while none runs that could show another picture."""
+        if now_ns - self._rested_ns >= _REST_NS and not self.calendar.confirmed:
+            self._rested_ns = now_ns
             self._cost.rest()
 
     def _claim(self, wish: Wish, terms: Terms) -> int:
