@@ -1,8 +1,11 @@
 """What a step costs, and how long many of them take at most. Pure: no clock, no tensors.
 
-Step time depends on the number of decode rows and on the tokens of the chunk that rides along, so there is a row for
-each power of two of both. Each row keeps its last measurements: their median is what a step *typically* takes, the
-largest of them, with a margin, is the *bound* of one step (Clockwork, OSDI 2020, takes the maximum of the last ten).
+Step time depends on the number of decode rows and on the tokens of the chunk that rides along. There is a row for each
+number of decode rows up to 16, four for each doubling above, and each power of two of tokens. It keeps its last
+measurements, as if the machine had its normal speed: their median is what a step *normally* takes, the largest of them,
+with a margin, is the *bound* of one step (Clockwork, OSDI 2020, takes the maximum of the last ten). Both count times
+the machine's *pace* (``pace.py``), which steps of every kind tell. So a full engine, whose steps were last measured in
+a slow spell, is not taken for a slow one when the spell is over, though nobody fills it at such prices.
 
 A promise covers hundreds of steps, and the sum of their bounds would be far too long, because outliers are rare.
 The sum is bounded as network calculus bounds traffic, by a rate and a burst (Cruz, A calculus for network delay,
@@ -17,6 +20,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from zerolayer.model.pace import AFTER, Pace
+
 _WINDOW = 64
 _MARGIN = 1.1  # over the largest step seen: the next one may be a little larger
 _HEADROOM = 1.05  # of the promised rate over the recent mean
@@ -25,6 +30,11 @@ _MEAN_OVER = 256  # steps
 _FREAK = 30.0  # times typical: beyond that a step says nothing about the others
 _GENERATION = 4096  # steps after which the older half of the backlogs is forgotten
 _FIRST_RESERVE = 0.5  # of the dearest step, before there is experience
+_EXACT = 16  # so many decode rows have each a row of their own
+_YOUNG = 17  # steps of a table that are entered at once: there is no pace yet to divide them by
+_KNOWN = 8  # measurements of a row that may say what a fuller step takes at least
+_RECENT = 1024  # steps for which it may
+_FADES = 0.95  # of the largest backlogs, each second without work
 
 
 class Prices(msgspec.Struct, frozen=True):
@@ -54,23 +64,27 @@ def together(own: Prices, other: Prices) -> Prices:
 
 
 class _Row:
-    """The last measurements of one kind of step."""
+    """The last measurements of one kind of step, as if the machine had its normal speed."""
 
-    __slots__ = ("_new", "bound", "last", "typical")
+    __slots__ = ("_new", "bound", "last", "normal", "seen")
 
     def __init__(self) -> None:
         self.last: deque[int] = deque(maxlen=_WINDOW)
-        self.typical = 0
+        self.normal = 0
         self.bound = 0  # kept, so that another thread may look at it
+        self.seen = 0  # the step that was the last one of its kind
         self._new = 0
 
-    def add(self, elapsed_ns: int) -> None:
+    def add(self, elapsed_ns: int) -> bool:
+        """Whether what it normally takes was computed anew."""
         self.last.append(elapsed_ns)
         self.bound = int(max(self.last) * _MARGIN)
         self._new += 1
-        if self._new >= _SORT_EVERY or len(self.last) <= _SORT_EVERY:
-            self._new = 0
-            self.typical = sorted(self.last)[(len(self.last) - 1) // 2]
+        if self._new < _SORT_EVERY < len(self.last):
+            return False
+        self._new = 0
+        self.normal = sorted(self.last)[(len(self.last) - 1) // 2]
+        return True
 
 
 class CostTable:
@@ -79,14 +93,17 @@ class CostTable:
     def __init__(self, *, slots: int, chunk_tokens: int) -> None:
         self._slots = slots
         self._chunk_tokens = chunk_tokens
-        self._top = _bucket(slots)
         self._top_chunk = _bucket(chunk_tokens)
         chunks = range(self._top_chunk + 1)  # 0: a step that only decodes
-        self._rows = [[_Row() for _ in range(self._top + 1)] for _ in chunks]
+        self._tops = [_class(slots - (chunk > 0)) for chunk in chunks]  # whose prompt is read does not decode
+        self._rows = [[_Row() for _ in range(top + 1)] for top in self._tops]
+        self._pace = Pace()
+        self._fresh: deque[tuple[_Row, int]] = deque()  # measurements whose pace the next few steps will tell
         self._scale = 1.0
         self._backlog = 0.0
         self._worst = [0.0, 0.0]  # largest backlog of this generation and of the one before
         self._steps = 0
+        self._normal: list[int] | None = None  # what a full step takes, by chunk
         self._prices: Prices | None = None
         self.beside: Callable[[], Prices] | None = None  # of another engine that takes turns with this one
         self._turn = (Prices(), Prices())  # own prices, and what they make of a turn
@@ -95,24 +112,56 @@ class CostTable:
 
     def observe(self, *, decode_rows: int, prefill_tokens: int = 0, elapsed_ns: int) -> None:
         """Record one step, which carried a chunk unless ``prefill_tokens`` is 0."""
-        chunk = min(_bucket(prefill_tokens), self._top_chunk)
-        row = self._rows[chunk][min(_bucket(decode_rows), self._top)]
-        expected = row.typical
-        row.add(elapsed_ns)
+        row, pace = self._row(decode_rows, prefill_tokens), self._pace
         self._prices = None
         self._steps += 1
-        if not expected:
-            return
-        self._scale += (min(elapsed_ns / expected, _FREAK) - self._scale) / _MEAN_OVER
-        self._backlog = max(0.0, self._backlog + elapsed_ns - self.rate * expected)
-        self._worst[0] = max(self._worst[0], self._backlog)
+        row.seen = self._steps
         if self._steps % _GENERATION == 0:
             self._worst = [self._backlog, self._worst[0]]
+        if not row.normal:
+            self._add(row, int(elapsed_ns / pace.now))
+            return
+        pace.vote(elapsed_ns / row.normal)
+        if self._steps <= _YOUNG:
+            self._enter(row, elapsed_ns, pace.now)
+            return
+        self._fresh.append((row, elapsed_ns))
+        if len(self._fresh) > AFTER:
+            self._settle(AFTER)
+
+    def rest(self) -> None:
+        """The engine has had no work for a while: nothing tells the machine's pace, and its outliers are of the past.
+
+        Whoever is refused for either would never show that it is over. To be called once a second at most.
+        """
+        for behind in reversed(range(len(self._fresh))):
+            self._settle(behind)
+        self._pace.rest()
+        self._worst = [_FADES * worst for worst in self._worst]
+        self._prices = None
+
+    def _settle(self, behind: int) -> None:
+        """Enter a step. One that begins a slow spell looks like any outlier: those behind it told which it was."""
+        row, elapsed_ns = self._fresh.popleft()
+        self._enter(row, elapsed_ns, self._pace.then(behind))
+
+    def _enter(self, row: _Row, elapsed_ns: int, pace: float) -> None:
+        """What a spell takes longer than was promised before it is no outlier: nothing is held in reserve for it."""
+        typical = row.normal * pace
+        self._add(row, int(elapsed_ns / pace))
+        self._scale += (min(elapsed_ns / typical, _FREAK) - self._scale) / _MEAN_OVER
+        promised = max(typical * max(1.0, self._scale), row.normal * self._pace.mean) * _HEADROOM
+        self._backlog = max(0.0, self._backlog + elapsed_ns - promised)
+        self._worst[0] = max(self._worst[0], self._backlog)
+
+    def _add(self, row: _Row, elapsed_ns: int) -> None:
+        if row.add(elapsed_ns):
+            self._normal = None
 
     @property
     def rate(self) -> float:
         """Promised over typical time of many steps."""
-        return max(1.0, self._scale) * _HEADROOM
+        return max(1.0, self._scale, self._pace.mean / self._pace.now) * _HEADROOM
 
     def prices(self) -> Prices:
         """What to promise with; constant between two observations, of the engine ``beside`` too."""
@@ -140,8 +189,7 @@ class CostTable:
 
     def step_bound_ns(self, decode_rows: int, prefill_tokens: int) -> int:
         """Upper bound of one step; 0 before a step of its kind and occupancy was measured. Any thread may ask."""
-        row = self._rows[min(_bucket(prefill_tokens), self._top_chunk)]
-        return row[min(_bucket(decode_rows), self._top)].bound
+        return int(self._row(decode_rows, prefill_tokens).bound * self._pace.now)
 
     def chunk_share(self, decode_rows: int, prefill_tokens: int) -> float:
         """What a chunk costs of the step that it shares with decode rows, 0 to 1: the Shapley value of the two.
@@ -154,30 +202,30 @@ class CostTable:
             return 0.0
         if not decode_rows:
             return 1.0
-        rows, chunk = min(_bucket(decode_rows), self._top), min(_bucket(prefill_tokens), self._top_chunk)
-        both, alone = self._rows[chunk][rows].typical, self._rows[chunk][0].typical
-        decode = self._rows[0][rows].typical
+        both, alone = self._row(decode_rows, prefill_tokens).normal, self._row(0, prefill_tokens).normal
+        decode = self._row(decode_rows, 0).normal
         if not (both and alone and decode):
             return prefill_tokens / (prefill_tokens + decode_rows)
         return min(1.0, max(0.0, (both - decode + alone) / (2 * both)))
 
     def decode_bound_ns(self) -> int:
         """Upper bound of one step that only decodes, at full occupancy; 0 before the first measurement."""
-        return self._full(0, typical=False)
+        return int(self._full(0, bound=True) * self._pace.now)
 
     def mixed_bound_ns(self) -> int:
         """Upper bound of one step that carries a full chunk, at full occupancy; never below a step without one."""
-        return max(self._full(self._top_chunk, typical=False), self.decode_bound_ns())
+        return max(int(self._full(self._top_chunk, bound=True) * self._pace.now), self.decode_bound_ns())
 
     def typical_ns(self, *, prefill_tokens: int = 0) -> int:
         """Typical time of one step at full occupancy."""
-        return self._full(min(_bucket(prefill_tokens), self._top_chunk), typical=True)
+        return int(self._full(min(_bucket(prefill_tokens), self._top_chunk)) * self._pace.now)
 
     def usual_ns(self) -> dict[str, int]:
         """Typical time of a step by kind: one slot decodes, all do, all do beside a full chunk. 0 = not measured."""
-        decode = self._full(0, typical=True)
-        mixed = self._full(self._top_chunk, typical=True)
-        return {"one": self._rows[0][1].typical, "decode": decode, "mixed": max(decode, mixed) if mixed else 0}
+        pace = self._pace.now
+        one, decode = int(self._row(1, 0).normal * pace), int(self._full(0) * pace)
+        mixed = int(self._full(self._top_chunk) * pace)
+        return {"one": one, "decode": decode, "mixed": max(decode, mixed) if mixed else 0}
 
     def predict_ns(self, *, prompt_tokens: int, max_tokens: int) -> int:
         """Bound of a whole request from its first step to its last, no other request beginning meanwhile."""
@@ -187,44 +235,80 @@ class CostTable:
         chunks = full * prices.chunk(self._chunk_tokens) + (prices.chunk(rest) if rest else 0)
         return steps * prices.step_ns + chunks + prices.reserve_ns
 
+    def _normals(self) -> list[int]:
+        """What a full step takes at the usual pace, by the chunk that it carries."""
+        top = self._top_chunk
+        normal = [self._full(0), *[0] * top]
+        for chunk in range(top, 0, -1):  # a row without measurements costs what a larger chunk costs
+            normal[chunk] = self._full(chunk) or (normal[chunk + 1] if chunk < top else 0)
+        for chunk in range(1, top + 1):  # and none costs less than a smaller one
+            normal[chunk] = max(normal[chunk - 1], normal[chunk])
+        return normal
+
     def _price(self) -> Prices:
-        decode, rate = self._full(0, typical=True), self.rate
-        mixed = [0] * (self._top_chunk + 1)
-        dearest = decode
-        for chunk in range(self._top_chunk, 0, -1):  # a row without measurements costs what a larger chunk costs
-            mixed[chunk] = self._full(chunk, typical=True) or (mixed[chunk + 1] if chunk < self._top_chunk else 0)
-        for chunk in range(1, self._top_chunk + 1):  # and none costs less than a smaller one
-            dearest = mixed[chunk] = max(dearest, mixed[chunk])
+        if self._normal is None:
+            self._normal = self._normals()
+        decode, *mixed = self._normal
+        dearest, pace = self._normal[-1], self._pace.now
+        rate = self.rate * pace
         reserve = max(*self._worst, self.decode_bound_ns() - rate * decode)
         if self._steps < _WINDOW:
-            reserve = max(reserve, _FIRST_RESERVE * dearest)
+            reserve = max(reserve, _FIRST_RESERVE * dearest * pace)
+        stall = self.mixed_bound_ns()
         return Prices(
             step_ns=int(decode * rate),
-            chunk_ns=tuple(int(rate * max(0, cost - decode)) for cost in mixed),
-            reserve_ns=int(max(reserve - self._backlog, self.mixed_bound_ns() - rate * dearest)),
-            rate=rate,
-            stall_ns=self.mixed_bound_ns(),
+            chunk_ns=(0, *[int(rate * (cost - decode)) for cost in mixed]),
+            reserve_ns=int(max(reserve - self._backlog, stall - rate * dearest)),
+            rate=self.rate,
+            stall_ns=stall,
         )
 
-    def _full(self, chunk: int, *, typical: bool) -> int:
-        """One step at full occupancy, taken from the fullest row that was measured; 0 when none was."""
-        rows = self._rows[chunk]
-        for bucket in range(self._top, -1, -1):
-            row = rows[bucket]
+    def _row(self, decode_rows: int, prefill_tokens: int) -> _Row:
+        chunk = min(_bucket(prefill_tokens), self._top_chunk)
+        return self._rows[chunk][min(_class(decode_rows), self._tops[chunk])]
+
+    def _full(self, chunk: int, *, bound: bool = False) -> int:
+        """One step at full occupancy and normal speed, from the fullest row that was measured; 0 when none was."""
+        rows, top = self._rows[chunk], self._tops[chunk]
+        if rows[top].last:
+            return rows[top].bound if bound else max(rows[top].normal, self._nearly_full(chunk))
+        for place in range(top - 1, -1, -1):
+            row = rows[place]
             if row.last:
-                value = row.typical if typical else row.bound
-                if bucket == self._top:
-                    return value
+                value = row.bound if bound else row.normal
                 # A fuller step costs at most as much per row: scale what decoding takes, not what the chunk takes. And
                 # it adds at most a full step that only decodes: a prompt that ran alone says nothing about rows.
-                decode = self._rows[0][bucket]
-                part = (decode.typical if typical else decode.bound) if chunk and decode.last else value
-                more = part * ((1 << (self._top - bucket)) - 1)
-                full = self._full(0, typical=typical) if chunk else 0
+                decode = self._rows[0][place]
+                part = (decode.bound if bound else decode.normal) if chunk and decode.last else value
+                more = int(part * (_most_of(top) / max(1, _most_of(place)) - 1))
+                full = self._full(0, bound=bound) if chunk else 0
                 return value + (min(more, full) if full else more)
         return 0
+
+    def _nearly_full(self, chunk: int) -> int:
+        """What a full step takes at least: steps with more than half as many rows say it where full ones are rare."""
+        top, recent = self._tops[chunk], self._steps - _RECENT
+        half = _class(_most_of(top) // 2) + 1
+        rows = self._rows[chunk][half:top]
+        return max((row.normal for row in rows if row.seen > recent and len(row.last) >= _KNOWN), default=0)
 
 
 def _bucket(rows: int) -> int:
     """0 for none, else the position of the power of two that is at least ``rows``, plus one."""
     return 0 if rows == 0 else (rows - 1).bit_length() + 1
+
+
+def _class(rows: int) -> int:
+    """0 for none, one for each number up to 16, then four for each doubling."""
+    if rows <= _EXACT:
+        return rows
+    shift = (rows - 1).bit_length() - 3
+    return _EXACT + 4 * (shift - 2) + ((rows - 1) >> shift) - 3
+
+
+def _most_of(place: int) -> int:
+    """The most rows of a class."""
+    if place <= _EXACT:
+        return place
+    doubling, quarter = divmod(place - _EXACT - 1, 4)
+    return (quarter + 5) << (doubling + 2)

@@ -100,7 +100,10 @@ class Admission {
   }
 
   // Somebody who just came has started.
-  void began_unbooked() { in_a_row_ = 0; }
+  void began_unbooked() {
+    in_a_row_ = 0;
+    unbooked_ = false;
+  }
 
   // The slot of a held client as soon as there is one, or -1. Adds to `no_shows`.
   //
@@ -205,16 +208,21 @@ class Admission {
   // Books, or else tells a time.
   void refuse(const Wish& wish, const Asker& asker, const Terms& terms, Ns now, Answer& answer) {
     Calendar& calendar = *calendar_;
-    const bool soft = !attendance.trusts(asker.credential), gap = in_a_row_ >= kInARow;
+    const bool soft = !attendance.trusts(asker.credential), gap = unbooked_ && in_a_row_ >= kInARow;
     if (may_book(wish, asker, soft)) {
       const auto reads = [&](Ns start) { return tickets.spaced(asker, now, start); };
       if (const Held booking = calendar.book(wish.promised, terms, reads, soft, gap, now)) {
-        in_a_row_ = gap ? 0 : in_a_row_ + 1;
+        if (gap) {
+          began_unbooked();
+        } else {
+          in_a_row_++;
+        }
         tickets.add(booking, asker, wish.key);
         busy(answer, booking->start_ns, booking);
         return;
       }
     }
+    unbooked_ = true;
     const bool again = asker.retry == Retry::yes;
     const Ns behind = again ? 0 : told_ns;  // who has waited already is not sent to the end
     Ns told = -1;
@@ -247,6 +255,7 @@ class Admission {
 
   std::shared_ptr<Calendar> calendar_;
   int in_a_row_ = 0;  // bookings since somebody started without one, or could have
+  bool unbooked_ = false;  // whether somebody was refused without one since then
   int most_;          // bookings
 };
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from simulation import LIMITS, MS, Client, Simulation
 
-from zerolayer.guard.deadline.booking import Work
+from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.model.cost import CostTable, Prices
 
 CHUNK = 128
@@ -49,11 +49,16 @@ class Costed(Simulation):
         self.calendar = self.Calendar(engine.slots, lambda: self.now, self.table.prices)
         self.admission = self.Admission(self.calendar, self.table, lambda: self.now, "in {ms} ms")
         self._lengths = (upper, 100, promised)
+        self.slowness = 1.0  # of the machine: what all steps are longer by
         self._elapsed = self._prompt = 0
 
     def come(self, name: int, when: int, tries: int = 3) -> None:
         """A client that comes back 1 ms after its time."""
         self.arrive(Client(7 * name, self._work(127), LIMITS, 1 * MS, tries=tries), when)
+
+    def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
+        self.admission.sweep(self.now)  # as the server does several times a second
+        super()._ask(client, booked, again)
 
     def wish(self, client: Client) -> tuple[Work, Work, Work]:
         upper, lower, promised = map(self._work, self._lengths)
@@ -74,7 +79,7 @@ class Costed(Simulation):
         decode = [slot for slot in self._slots if slot not in self._prefilling]
         self._prompt = CHUNK if prefill >= 0 else 0
         noise = self.random.gauss(1.0, 0.02) + (self.random.random() < 0.002)
-        self._elapsed = int(self.engine.step_ms(len(decode), prefill >= 0) * noise * MS)
+        self._elapsed = int(self.engine.step_ms(len(decode), prefill >= 0) * noise * self.slowness * MS)
         self.at(self.now + self._elapsed, self._stepped, prefill, decode, 0)
 
     def observe(self, prefill: int, decode: list[int]) -> None:

@@ -39,6 +39,9 @@ class Costs:
     def observe(self, **_given: object) -> None:
         pass
 
+    def rest(self) -> None:
+        pass
+
 
 def work(chunks: int, tokens: int, prices: Prices) -> Work:
     full = prices.chunk_ns[-1]

@@ -40,9 +40,10 @@ def test_a_pulse_is_served_with_one_refusal_at_most_and_all_who_can_be_are_booke
 
 @pytest.mark.parametrize("engine", [BUNDLED, QUICK])
 def test_the_engine_hardly_rests_while_a_pulse_is_served(engine):
+    """No start is left for somebody who could not be booked where there is nobody like that."""
     service = _pulse(engine)
     span = max(client.ended_ns for client in service.done) - min(client.admitted_ns for client in service.done)
-    assert PULSE / (span / 1e9) > 0.75 * engine.capacity(service.tokens)
+    assert PULSE / (span / 1e9) > 0.85 * engine.capacity(service.tokens)
 
 
 def test_who_is_promised_more_than_it_needs_is_served_in_reasonable_time_too():

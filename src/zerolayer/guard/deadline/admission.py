@@ -27,6 +27,7 @@ from zerolayer.observe.promises import Promises
 from zerolayer.wire.schema import Tier
 
 _NS_PER_MS: Final = 1_000_000
+_REST_NS: Final = 1_000_000_000
 _FLEX_LEAVES: Final = 8
 _GRANTED, _HELD, _BUSY, _INFEASIBLE = 0, 1, 2, 4  # Kind in native/deadline_admission.hpp; 3 is beyond the horizon
 _NEEDS: Final = ("the first token takes at least", "the answer takes at least", "each token takes at least")
@@ -75,7 +76,7 @@ class Admission:
         self._cost = cost
         self._clock_ns = clock_ns
         self._message = message
-        self._last_border = 0
+        self._last_border = self._rested_ns = 0
         self._decode_ns = 0  # of the last step that carried no chunk
         self._promised_at: Prices | None = None  # the last answer of ``promised``, and to what
         self._promised_of = self._promised = Limits(0, 0, 0)
@@ -203,6 +204,7 @@ class Admission:
 
     def sweep(self, now_ns: int) -> None:
         """Void what nobody came for."""
+        self._forget(now_ns)
         self._missed(self._core.sweep(now_ns))
 
     def on_step(
@@ -222,8 +224,15 @@ class Admission:
         self._core.ends_soon = is_worth_waiting(left, held, self._decode_ns, chunk_ns)
 
     def rest(self) -> None:
-        """The engine has no work left: the next step does not follow on the last one."""
+        """The engine has no work left, or the next step does not follow on the last one."""
         self._last_border = 0
+        self._rested_ns = self._clock_ns()
+
+    def _forget(self, now_ns: int) -> None:
+        """Nobody is refused for what the last steps were like while none runs that could show another picture."""
+        if now_ns - self._rested_ns >= _REST_NS and not self.calendar.confirmed:
+            self._rested_ns = now_ns
+            self._cost.rest()
 
     def _priced(self) -> _native.Admission:
         """The compiled decisions, over a calendar that has the prices of now."""

@@ -25,6 +25,7 @@ from zerolayer.observe.promises import Promises
 from zerolayer.wire.schema import Tier
 
 _NS_PER_MS: Final = 1_000_000
+_REST_NS: Final = 1_000_000_000
 _BOOKED_SHARE: Final = 0.5  # of all slot time up to the horizon: bookings must not starve whoever just comes
 _BOOKED_A_SLOT: Final = 3
 _A_SENDER: Final = 0.75  # of all bookings at most, while others hold some too
@@ -54,9 +55,10 @@ class Admission:
         self._cost = cost
         self._clock_ns = clock_ns
         self._message = message
-        self._last_border = 0
+        self._last_border = self._rested_ns = 0
         self._told_ns = 0  # for whom nothing is held, not before that
         self._in_a_row = 0  # bookings since somebody started without one, or could have
+        self._unbooked = False  # whether somebody was refused without one since then
         self._most = _BOOKED_A_SLOT * calendar.slots
 
     def ask(self, wish: Wish, asker: Asker) -> Grant | Booking:
@@ -65,7 +67,7 @@ class Admission:
         Raises ``SlotsBusy``, ``BeyondHorizon`` (429) and ``Infeasible`` (422).
         """
         now = self._clock_ns()
-        self.sweep(now)
+        self._sweep(now)
         urgent = wish.tier is Tier.PRIORITY
         booking = self.tickets.match(asker, wish.key, now, self._heard_ns(now))
         terms = _terms(wish.limits, now, urgent=urgent)
@@ -88,7 +90,7 @@ class Admission:
 
     def began_unbooked(self) -> None:
         """Somebody who just came has started."""
-        self._in_a_row = 0
+        self._in_a_row, self._unbooked = 0, False
 
     def resume(self, booking: Booking) -> Grant | None:
         """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
@@ -98,7 +100,7 @@ class Admission:
         waits = self.ends_soon and longer and now + prices.stall_ns < booking.latest_ns
         if now < booking.start_ns or waits:
             return None
-        self.sweep(now)
+        self._sweep(now)
         slot = self.calendar.redeem(booking)
         if slot < 0:
             return None
@@ -132,6 +134,10 @@ class Admission:
 
     def sweep(self, now_ns: int) -> None:
         """Void what nobody came for."""
+        self._forget(now_ns)
+        self._sweep(now_ns)
+
+    def _sweep(self, now_ns: int) -> None:
         for booking in self.calendar.overdue(self._heard_ns(now_ns)):
             self.attendance.stayed_away(booking.credential)
             self.calendar.void(booking)
@@ -159,8 +165,15 @@ class Admission:
         self.ends_soon = is_worth_waiting(left, held, self._decode_ns, chunk_ns)
 
     def rest(self) -> None:
-        """The engine has no work left: the next step does not follow on the last one."""
+        """The engine has no work left, or the next step does not follow on the last one."""
         self._last_border = 0
+        self._rested_ns = self._clock_ns()
+
+    def _forget(self, now_ns: int) -> None:
+        """Nobody is refused for what the last steps were like while none runs that could show another picture."""
+        if now_ns - self._rested_ns >= _REST_NS and not self.calendar.confirmed:
+            self._rested_ns = now_ns
+            self._cost.rest()
 
     def _claim(self, wish: Wish, terms: Terms) -> int:
         """A slot at once, or -1. Nothing is held against somebody who is here for somebody who may not come."""
@@ -190,13 +203,17 @@ class Admission:
         """Book, or else tell a time. Raises ``BeyondHorizon``."""
         calendar, reads = self.calendar, partial(self.tickets.spaced, asker, now)
         soft = not self.attendance.trusts(asker.credential)
-        booking, gap = None, self._in_a_row >= _IN_A_ROW
+        booking, gap = None, self._unbooked and self._in_a_row >= _IN_A_ROW
         if self._may_book(wish, asker, soft=soft):
             booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap)
         if booking is not None:
-            self._in_a_row = 0 if gap else self._in_a_row + 1
+            if gap:
+                self.began_unbooked()
+            else:
+                self._in_a_row += 1
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
+        self._unbooked = True
         told_ns = None
         behind = 0 if asker.retry else self._told_ns  # who has waited already is not sent to the end
         if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold
