@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RAN = (0, 1)  # pytest's exit codes when all tests of a lane ran
 COLOURS = re.compile(rb"\x1b\[[\d;]*m")
+ENDS = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warning", "error")
 SUMMARY = re.compile(rb"^=+ (.*) in [\d.]+s.* =+$", re.MULTILINE)
 
 
@@ -88,8 +89,9 @@ class Lanes:
         for lanes in self._plan.rounds:
             self._round(lanes)
         self._keep_failures()
-        ends = ", ".join(f"{count} {end}" for end, count in self.ends.items())
-        print(f"========= {ends} in {time.monotonic() - begun_s:.2f}s, lanes: {', '.join(self.codes)} =========")
+        ends = ", ".join(f"{self.ends[end]} {end}" for end in sorted(self.ends, key=_place))
+        print(f"All lanes ({', '.join(self.codes)}):")
+        print(f"========= {ends} in {time.monotonic() - begun_s:.2f}s =========")
         return 1 if any(self.codes.values()) else 0
 
     def _round(self, lanes: tuple[Lane, ...]) -> None:
@@ -150,6 +152,11 @@ class Lanes:
         kept = self._cache / "v" / "cache" / "lastfailed"
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(failed if all(code in RAN for code in self.codes.values()) else {}))
+
+
+def _place(end: str) -> int:
+    """Where pytest's own summary has it."""
+    return ENDS.index(end) if end in ENDS else len(ENDS)
 
 
 if __name__ == "__main__":
