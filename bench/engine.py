@@ -33,6 +33,7 @@ from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import Sampling
 
 SLOTS: Final = 32
+ROUNDS: Final = 4  # of the server, and of the engine without it
 PROMPT, OUTPUT = 128, 64
 CONTEXT: Final = PROMPT + OUTPUT // 2  # of the average decode step
 SAMPLING: Final = Sampling(temperature=0.7)
@@ -259,18 +260,30 @@ def first_token_s(weights: str) -> float:
 
 
 def served(weights: str, requests: int) -> dict[str, Any]:
-    """The server's own figures."""
+    """The server's own figures, and those of the same engine without it: in turn, as machines vary."""
     starts = statistics.median(first_token_s(weights) for _ in range(3))
+    rates, alone, loop_s = [], [], 0.0
     with own_server(["--weights", weights, "--slots", str(SLOTS), "--slot-tokens", "512"]) as (url, pid):
         stream(url, SLOTS)
-        before, rates = thread_cpu_s(pid), [stream(url, requests) for _ in range(3)]
-        loop_us = (thread_cpu_s(pid) - before) / (3 * requests * OUTPUT) * 1e6
+        with loaded(weights=weights, **SIZES) as model:
+            for round_ in range(1, ROUNDS + 1):
+                before = thread_cpu_s(pid)
+                rates.append(stream(url, requests))
+                loop_s += thread_cpu_s(pid) - before
+                alone.append(in_process(model, requests, 1000 * SLOTS / rates[-1]))
+                print(f"# round {round_}: {rates[-1]:.0f} and {alone[-1][0]:.0f} tokens/s", file=sys.stderr)
         time.sleep(1)
         idle = cpu_s(pid)
         time.sleep(5)
         idle = (cpu_s(pid) - idle) / 5
-        figures = {"first_token_s": starts, "served_tok_s": statistics.median(rates), "loop_us": loop_us}
-        return figures | {"idle_percent": idle * 100, "mb": resident_mb(pid)}
+        figures = {"first_token_s": starts, "served_tok_s": statistics.median(rates), "mb": resident_mb(pid)}
+    return figures | {
+        "loop_us": loop_s / (ROUNDS * requests * OUTPUT) * 1e6,
+        "idle_percent": idle * 100,
+        "in_process_tok_s": statistics.median(rate for rate, _ in alone),
+        "step_us": statistics.median(us for _, us in alone),
+        "share": statistics.median(rate / other for rate, (other, _) in zip(rates, alone, strict=True)),
+    }
 
 
 def declared_mb(model: LoadedModel) -> float:
@@ -298,16 +311,9 @@ def main() -> None:
             steps += [floors.row(slots, given.steps) for slots in (1, 8, SLOTS)]
             prefills.append(floors.prefill(32))
             declared = declared_mb(model)
-        print(f"# {weights}: the server", file=sys.stderr)
+        print(f"# {weights}: the server, and the engine without it", file=sys.stderr)
         row = {"weights": weights, "declared_mb": declared} | served(weights, given.requests)
         row["memory_ratio"] = row["mb"] / declared
-        print(f"# {weights}: the engine without it", file=sys.stderr)
-        with loaded(weights=weights, **SIZES) as model:
-            pace = 1000 * SLOTS / row["served_tok_s"]
-            runs = [in_process(model, given.requests, pace) for _ in range(3)]
-        row["in_process_tok_s"] = statistics.median(rate for rate, _ in runs)
-        row["step_us"] = statistics.median(us for _, us in runs)
-        row["share"] = row["served_tok_s"] / row["in_process_tok_s"]
         servers.append(row)
     for columns, table in ((STEPS, steps), (PREFILL, prefills), (SERVED, servers)):
         show(columns, table)
