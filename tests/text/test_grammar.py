@@ -193,6 +193,10 @@ REFUSED: dict[str, tuple[object, str]] = {
     "huge enum": ({"enum": list(range(10_000))}, "8192"),
     "long pattern": ({"type": "string", "pattern": "a" * 513}, "512"),
     "long pattern of names": ({"type": "object", "patternProperties": {"a" * 513: {}}}, "512"),
+    "a divisor with many remainders": ({"type": "integer", "multipleOf": 249_147_595}, "remainders"),
+    "a broken divisor with many remainders": ({"type": "number", "multipleOf": 2.49147595}, "remainders"),
+    "divisors that multiply": ({"type": "integer", "allOf": [{"multipleOf": 997}, {"multipleOf": 991}]}, "remainders"),
+    "many divisors": ({"anyOf": [{"type": "integer", "multipleOf": 9_973}] * 20}, "remainders"),
     "pattern that is none": ({"type": "string", "pattern": f"[{SECRET}"}, "pattern"),
     "look-around": ({"type": "string", "pattern": f"(?=a){SECRET}"}, "look-around"),
     "back reference": ({"type": "string", "pattern": "(a)\\1"}, "pattern"),
@@ -246,7 +250,13 @@ def test_whatever_stands_in_a_schema_it_is_taken_or_refused(grammars: Grammars, 
         assert refused.param == "response_format"
 
 
+@pytest.mark.parametrize("divisor", [1_000_000_000, 0.000_001, 0.05, 250, 9_973, 86_400])
+def test_a_divisor_with_few_remainders_is_kept(grammars: Grammars, divisor: float) -> None:
+    assert grammars.of(asking({"type": "number", "multipleOf": divisor})) is not None
+
+
 HEAVY: dict[str, object] = {
+    "remainders": {"type": "integer", "multipleOf": 9_973},
     "repeated groups": {"type": "string", "pattern": "^(((a{1,100}){1,100}){1,100}){1,100}$"},
     "catastrophic for others": {"type": "string", "pattern": "^(a+)+$"},
     "far look back": {"type": "string", "pattern": "(a|b)*a(a|b){30}"},

@@ -7,7 +7,9 @@ make it refuse what the standard takes for a mere remark. ``json_schema_keywords
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final, TypeGuard
 
 import msgspec
@@ -16,6 +18,9 @@ MAX_DEPTH: Final = 64  # of schemas in schemas, and of values in them
 MAX_NODES: Final = 8_192  # objects, lists, texts and numbers together
 MAX_PROPERTIES: Final = 512  # of one object: what follows an optional property grows with the square of their number
 MAX_PATTERN: Final = 512  # characters of a regular expression
+MAX_REMAINDERS: Final = (
+    10_000  # of all divisions together: a state of the compiler's each, and it has no limit for them
+)
 
 # Of all other formats the standard says that they are remarks.
 FORMATS: Final = frozenset(
@@ -67,6 +72,8 @@ class _Reader:
         identity = root.get("$id", root.get("id")) if isinstance(root, dict) else None
         self._base = identity.removesuffix("#") if isinstance(identity, str) else ""
         self._nodes = 0
+        self._common = 1  # multiple of all divisors
+        self._remainders = 0
 
     def schema(self, given: object, depth: int) -> Schema:
         """A copy without remarks."""
@@ -103,7 +110,19 @@ class _Reader:
             return self._reference(value)
         if keyword == "pattern" and isinstance(value, str):
             _check_pattern(value)
+        if keyword == "multipleOf":
+            self._divide(value)
         return self._value(value, depth)
+
+    def _divide(self, value: object) -> None:
+        """Each remainder of a division is a state, and of two divisions each pair; factors of ten cost nothing."""
+        divisor = _odd_part(value)
+        self._common = math.lcm(self._common, divisor)
+        self._remainders += divisor
+        if max(self._common, self._remainders) > MAX_REMAINDERS:
+            raise SchemaRefused(
+                f"its values of 'multipleOf' have more than {MAX_REMAINDERS} remainders; use fewer, or rounder ones"
+            )
 
     def _dependency(self, value: object, depth: int) -> object:
         if isinstance(value, list):
@@ -202,7 +221,16 @@ def _is_type(value: object) -> bool:
 
 
 def _is_divisor(value: object) -> bool:
-    return _is_number(value) and value > 0
+    return _is_number(value) and 0 < value < math.inf
+
+
+def _odd_part(value: object) -> int:
+    """Of the digits of a positive number, without the factors that any power of ten has."""
+    digits = int("".join(map(str, Decimal(str(value)).as_tuple().digits)))
+    for factor in (2, 5):
+        while digits % factor == 0:
+            digits //= factor
+    return digits
 
 
 def _is_dependencies(value: object) -> bool:
