@@ -42,6 +42,7 @@ ORDERED_Z = 4.0
 ORDERED_PULSES = 0.8
 SHARING_RATIO = 1.5
 PROMPT_PACE = 1.35  # most from one stream's begin to the next, in times of a lone one's: others decode beside it
+WHOLE_S0 = 0.95  # of S0: with a line of one slot the second waits exactly one S0, and both are measured
 SERIAL_EFFECT = 0.1  # of S0: a smaller order effect is of no account
 UNEVEN = 0.25  # spread of lone requests over S0
 FLOOR_MS = 2.0  # what any server's own work makes of a pulse; less than this, or than our own lag, is no finding
@@ -67,7 +68,7 @@ def line(run: Run) -> Finding | None:
         return None
     last = levels(run, PULSE)[-1]
     served = last.size * (1 - last.refused.value)
-    if seen.effect.value < 0.95 * s0.value or _reads_prompts_in_turn(run, seen):
+    if seen.effect.value < WHOLE_S0 * s0.value or _reads_prompts_in_turn(run, seen):
         effect = f"{seen.effect.value:.0f} ms"
         text = f"Prompts are read one after another, {each}: of {served:.0f} at once the last begin {effect} later."
         return Finding(Kind.SERIAL, text, figures)
@@ -346,7 +347,7 @@ def captured_line(run: Run) -> Finding | None:
     effects = np.array([float(burst[-1] - burst[0]) for burst in bursts])
     tau, z = pooled_tau(bursts)  # NaN without bursts
     figures = {"s0_ms": s0, "p50_ms": full[-1].p50, "effect_ms": median(effects)}
-    if tau > ORDERED_TAU and z > ORDERED_Z and float(np.median(effects)) >= 0.95 * s0.value:
+    if tau > ORDERED_TAU and z > ORDERED_Z and float(np.median(effects)) >= WHOLE_S0 * s0.value:
         text = f"A queue: in {len(bursts)} bursts the later waits the longer, the last {np.median(effects):.0f} ms."
         return Finding(Kind.QUEUE, text, figures)
     if full[-1].p50.low > SHARING_RATIO * s0.high and full[-1].p50.value - s0.value > FLOOR_MS:

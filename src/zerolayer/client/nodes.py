@@ -20,9 +20,9 @@ NS_PER_MS: Final = 1_000_000
 LOAD_BOUND: Final = 1.25  # times the mean of what this client has under way: above it, affinity yields
 FRESH_NS: Final = 1_000_000_000  # an older word is no reason to look beyond a booking
 GAIN_NS: Final = 20_000_000  # nor is a start that is hardly earlier
-FIRST_PAUSE_NS: Final = 100_000_000
+FIRST_PAUSE_NS: Final = 50_000_000
 LONGEST_PAUSE_NS: Final = 1_000_000_000
-OUTAGE_SHARE: Final = 16  # between the two, a node that is back is found within this part of the time it was gone
+OUTAGE_SHARE: Final = 32  # between the two, a node that is back is found within this part of the time it was gone
 PROBE_NS: Final = 1_000_000_000  # for a sign of life
 FORGET_NS: Final = 60_000_000_000  # one that left the list may come back; after so long nothing is known of it any more
 
