@@ -126,15 +126,21 @@ def kept(service) -> int:
     return service.on_loop(lambda: service.server.metrics.promises.outcomes()["kept"])
 
 
+def held(stack: ExitStack, service):
+    """Who came for its start while the slot is in use: its ticket, its connection, and what ends the other's stream."""
+    finish = stream(stack, service)
+    ticket, start_ns = booked(service)
+    service.hold_steps()
+    until(start_ns)
+    client = come(stack, service)
+    expect_soon(lambda: service.on_loop(lambda: len(service.server.held)) == 1)
+    return ticket, client, finish
+
+
 def test_whoever_is_held_for_a_promised_start_is_sent_on_with_its_promise(start, heirs):
     service = start(slots=1, step_us=2000)
     with ExitStack() as stack:
-        finish = stream(stack, service)
-        ticket, start_ns = booked(service)
-        service.hold_steps()
-        until(start_ns)
-        client = come(stack, service)
-        expect_soon(lambda: service.on_loop(lambda: len(service.server.held)) == 1)
+        ticket, client, finish = held(stack, service)
         heir = heirs(service).welcomed()
         assert [promise.ticket for promise in heir.take().engagements.promises] == [ticket]
         service.step(1000)
@@ -148,12 +154,7 @@ def test_whoever_is_held_for_a_promised_start_is_sent_on_with_its_promise(start,
 def test_whoever_is_held_is_served_here_when_the_other_process_never_begins(start, heirs):
     service = start(slots=1, step_us=2000)
     with ExitStack() as stack:
-        finish = stream(stack, service)
-        _, start_ns = booked(service)
-        service.hold_steps()
-        until(start_ns)
-        client = come(stack, service)
-        expect_soon(lambda: service.on_loop(lambda: len(service.server.held)) == 1)
+        _, client, finish = held(stack, service)
         heir = heirs(service).welcomed()
         heir.take()
         heir.close()

@@ -160,6 +160,6 @@ def test_a_bias_outside_the_vocabulary_is_refused_by_name():
 def test_a_prompt_that_is_scored_takes_more_chunks_and_each_costs_its_share():
     guard, _ = small_guard(slot_tokens=10_000)
     guard._cost.scored_share = 0.5
-    plain, scored = guard._work(120, 1), guard._work(120, 1, scored=True)
+    plain, scored = guard.work(120, 1), guard.work(120, 1, scored=True)
     assert (plain.chunks, scored.chunks) == (3, 10)
     assert scored.chunk_ns == 10 * (plain.full_ns // 2)

@@ -36,6 +36,11 @@ def caller_of(transport: asyncio.BaseTransport) -> Caller:
         return Caller(subject=names[0] if names else None, address=address)
     connected = transport.get_extra_info("socket")
     if connected is not None and connected.family == socket.AF_UNIX:
-        pid, uid, gid = _UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-        return Caller(pid, uid, gid)
+        return Caller(*peer_credentials(connected))
     return Caller(address=address)
+
+
+def peer_credentials(connected: socket.socket) -> tuple[int, int, int]:
+    """Process, user and group at the other end of a Unix socket, as the kernel knows them."""
+    pid, uid, gid = _UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return pid, uid, gid

@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
     def waits_to_move(self) -> bool:
         """Whether nothing of a next request was read."""
         whole = self._phase in (IDLE, BUSY) and not (self._early or self._events or self.draining)
-        return whole and self._transport.get_extra_info("ssl_object") is None
+        return whole and self.descriptor >= 0
 
     @property
     def busy(self) -> bool:

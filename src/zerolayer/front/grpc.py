@@ -134,9 +134,7 @@ class Calls:
         head = exchange.head
         if head.minor < HTTP2:
             return UnsupportedMediaType("gRPC needs HTTP/2; use a gRPC client, or send JSON to /v1/chat/completions")
-        exchange.explain = _explain
-        exchange.tells_when = False
-        exchange.media = _MEDIA
+        _speak_grpc(exchange)
         method = self.method(head)
         if method is None:
             return UnknownMethod("there is no such method; server reflection or the .proto file lists what exists")
@@ -148,9 +146,7 @@ class Calls:
 
     def begin(self, exchange: Exchange, method: Method) -> ZerolayerError | None:
         """Make the exchange a call of ``method``, or return the refusal."""
-        exchange.explain = _explain
-        exchange.tells_when = False
-        exchange.media = _MEDIA
+        _speak_grpc(exchange)
         call = GrpcCall(exchange, method, self._message_bytes)
         timeout = exchange.head.get(b"grpc-timeout")
         if timeout is not None:
@@ -164,6 +160,12 @@ class Calls:
         else:
             exchange.action = call.take_whole
         return None
+
+
+def _speak_grpc(exchange: Exchange) -> None:
+    exchange.explain = _explain
+    exchange.tells_when = False
+    exchange.media = _MEDIA
 
 
 def _explain(error: ZerolayerError) -> ErrorReply:

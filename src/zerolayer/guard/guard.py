@@ -170,12 +170,12 @@ class Guard:
         tokens = self._wanted(request, arrival.limits, lower)
         identity, answers = arrival.identity, request.answers
         fits, scored = min(tokens, slot_tokens), is_scored(request)
-        least = promised = most = self._work(upper, fits, scored=scored)
+        least = promised = most = self.work(upper, fits, scored=scored)
         if lower < upper:
-            least = self._work(lower, fits, scored=scored)
+            least = self.work(lower, fits, scored=scored)
             bound = self._share.bound(size, upper)
             if bound < upper:
-                promised = self._work(max(lower, bound), fits, scored=scored)
+                promised = self.work(max(lower, bound), fits, scored=scored)
         wish = Wish(most, least, promised, arrival.limits, min(request.tier, identity.tier), arrival.key)
         smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
         hold = self.budgets.reserve(identity, smallest, largest)
@@ -211,7 +211,7 @@ class Guard:
         Raises as ``reserve``, and ``DraftRefused`` 429, but neither ``SlotsBusy`` nor ``BeyondHorizon``.
         """
         _, lower, upper = self._admissible(request, arrival.identity)
-        least, most = self._work(lower, 1), self._work(upper, 1)
+        least, most = self.work(lower, 1), self.work(upper, 1)
         wish = Wish(most, least, most, arrival.limits, Tier.FLEX, arrival.key)
         self.drafts.claim(arrival.limits.end_ns)
         try:
@@ -225,7 +225,7 @@ class Guard:
         """What the engine is to read. Raises what ``confirm`` raises; the caller releases the reservation then."""
         tokens = len(prompt.ids)
         self.reader.fit(request, 1, tokens)
-        refusal = reservation.hold.tighten(self._size(self._work(tokens, 1), tokens))
+        refusal = reservation.hold.tighten(self._size(self.work(tokens, 1), tokens))
         if refusal is not None:
             raise refusal
         reservation.hold.begin()
@@ -271,7 +271,7 @@ class Guard:
                 max_tokens = self.reader.fit(request, reservation.max_tokens, len(ids))
                 if reservation.size:
                     self._share.observe(reservation.size, len(ids))
-                work = self._work(len(ids), max_tokens, scored=scores is not None)
+                work = self.work(len(ids), max_tokens, scored=scores is not None)
                 if not self.slots.confirm(slot, work):
                     self.release(reservation)
                     if reservation.booked:
@@ -328,11 +328,8 @@ class Guard:
         several = [self.reader.bounds(msgspec.structs.replace(part, n=1)) for part in request.each()]
         return sum(one[0] for one in several), min(one[1] for one in several), max(one[2] for one in several)
 
-    def work(self, prompt_tokens: int, max_tokens: int) -> Work:
-        """What so many tokens need of this engine."""
-        return self._work(prompt_tokens, max_tokens)
-
-    def _work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
+    def work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
+        """What so many tokens need of this engine; ``scored``: each token of the prompt, too."""
         prices, chunk = self._cost.prices(), self.chunk_tokens
         full_ns = prices.chunk_ns[-1]
         if scored:  # more and shorter chunks
@@ -350,7 +347,7 @@ class Guard:
             return max(1, wished)  # of an empty answer one token is computed, and not shown
         if wished is None:
             wished = self.reader.shape.default_max_tokens
-        work = self._work(prompt_tokens, wished)
+        work = self.work(prompt_tokens, wished)
         allowed = int(limits.end_ns * _TOLD)
         if work.need_ns(prices) <= allowed:
             return wished

@@ -52,8 +52,10 @@ class _File(StepTimes, frozen=True):
     version: int
 
 
-def place(environ: Mapping[str, str], files: str, info: EngineInfo, root: Path = Path("/")) -> Path:
-    """The file of one engine on one machine. ``files``: what tells the model's files from others."""
+def place(environ: Mapping[str, str], files: str, info: EngineInfo, root: Path = Path("/")) -> Path | None:
+    """The file of one engine on one machine. ``files``: what tells the model's files from others; "": there is none."""
+    if not files:
+        return None
     cores = sorted(os.sched_getaffinity(0))
     machine = (platform.machine(), _processor(root), cores)
     sizes = (info.kernels, info.weights, info.threads, info.slots, info.slot_tokens, info.chunk_tokens)

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
+from contextlib import closing
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -24,7 +24,7 @@ from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.native_engine import EXACT, ONE_MATRIX, NativeEngine, needed_bytes
 from zerolayer.model.placement import choose_cores
 from zerolayer.model.prefix_cache import BLOCK
-from zerolayer.model.shared_cores import SharedCores
+from zerolayer.model.shared_cores import ALONE, SharedCores
 from zerolayer.model.source import ModelSource, open_source
 from zerolayer.model.weights import Weights
 from zerolayer.text.encode import Encoder
@@ -122,7 +122,7 @@ def _keep(
     cores: SharedCores | None,
 ) -> Callable[[], None]:
     """Compute what many prompts begin with; returns what is to be called when the last step has run."""
-    turn = cores or nullcontext()
+    turn = cores or ALONE
     for token_ids in _constants(contract, template):
         engine.keep_constant(token_ids, turn)
     if not contract.context.warm_start:

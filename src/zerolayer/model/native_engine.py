@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from array import array
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -18,6 +17,7 @@ from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.packing import Progress, fill
 from zerolayer.model.placement import page_note, pinning_refused
 from zerolayer.model.prefix_cache import BLOCK, Hit, Kept, PrefixCache
+from zerolayer.model.shared_cores import ALONE, Turn
 from zerolayer.model.tensor_type import TensorType
 from zerolayer.model.weights import Weights
 from zerolayer.wire.schema import Alternative, FinishReason, Sampling, TokenLogprob
@@ -34,7 +34,6 @@ EXACT = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
 ONE_MATRIX = {"attn_q.weight": ("attn_k.weight", "attn_v.weight"), "ffn_gate.weight": ("ffn_up.weight",)}
 _SEED_MASK = (1 << 64) - 1
 _INT32 = "i"  # array's code
-_ALONE = nullcontext()
 
 
 class NativeEngine:
@@ -210,7 +209,7 @@ class NativeEngine:
             return (*plan.decode, slot)
         return plan.decode
 
-    def keep_constant(self, token_ids: Sequence[int], turn: AbstractContextManager[None] = _ALONE) -> None:
+    def keep_constant(self, token_ids: Sequence[int], turn: Turn = ALONE) -> None:
         """Compute a beginning that many prompts share, whole blocks of it, and never let it leave. Before the start.
 
         Each step is run within ``turn``.
@@ -223,7 +222,7 @@ class NativeEngine:
         self._keep(slot, token_ids, b"", constant=True)
         self.close(slot)
 
-    def keep_prefix(self, prefix: Kept, turn: AbstractContextManager[None] = _ALONE) -> None:
+    def keep_prefix(self, prefix: Kept, turn: Turn = ALONE) -> None:
         """Compute a prefix that an earlier run kept, while there are free entries. Before the start."""
         slot = self._info.slots
         if self._prefixes.free and BLOCK <= len(prefix.token_ids) < self._info.slot_tokens:
@@ -238,7 +237,7 @@ class NativeEngine:
     def shutdown(self) -> None:
         self._engine = None  # its threads end and its memory goes with it
 
-    def _prefill(self, slot: int, turn: AbstractContextManager[None]) -> None:
+    def _prefill(self, slot: int, turn: Turn) -> None:
         while left := self.prefill_left(slot):
             with turn:
                 self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))

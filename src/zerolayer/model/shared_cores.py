@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
+from typing import Final
+
+Turn = AbstractContextManager[None]
+ALONE: Final[Turn] = nullcontext()
+"""The turn of an engine that has the cores for itself."""
 
 
 class SharedCores:

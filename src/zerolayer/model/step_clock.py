@@ -12,7 +12,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
 from queue import Empty, SimpleQueue
 
 from zerolayer.errors import EngineFailed, StartupError
@@ -23,11 +22,10 @@ from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.letters import Admit, Cancel, Letter, Probe, StepReport, Stop
 from zerolayer.model.program import FULL, Programs
 from zerolayer.model.recorder import Recorder
-from zerolayer.model.shared_cores import SharedCores
+from zerolayer.model.shared_cores import ALONE, SharedCores
 
 _log = logging.getLogger("zerolayer.model")
 
-_ALONE = nullcontext()
 _FIRST_MISSES = 3  # heartbeats that come to nothing before the first request, until the engine is given up
 
 
@@ -284,7 +282,7 @@ class StepClock:
         bell = self._tell(stepping=True)
         if bell >= 0:
             plan = StepPlan(plan.decode, plan.prefill_slot, plan.prefill_tokens, bell)
-        with self.cores or _ALONE:
+        with self.cores or ALONE:
             started = self._step_began_ns = self._clock_ns()
             try:
                 tokens = self._engine.step(plan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +10,8 @@ from zerolayer.model import cost_cache
 from zerolayer.model.cost import CostTable
 from zerolayer.model.cost_cache import StepTimes
 from zerolayer.model.engine import Engine, Generation, StepPlan, chunk_of
-from zerolayer.model.shared_cores import SharedCores
+from zerolayer.model.shared_cores import ALONE, SharedCores, Turn
 from zerolayer.wire.schema import Sampling
-
-Turn = AbstractContextManager[None]
 
 _ROWS: Final = 16
 _TRIES: Final = 6  # of one kind of step, where the machine is busy with something else
@@ -39,7 +36,7 @@ def measure(
     that requests run correct them. Else they are measured, which takes half a second on a small model, and kept.
     ``cores``: with an engine that uses the same ones.
     """
-    turn = cores or nullcontext()
+    turn = cores or ALONE
     times = None if kept is None else cost_cache.read(kept)
     if times is None or not _still(engine, times, clock_ns, turn):
         times = _measured(engine, clock_ns, turn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
 import logging
 import os
@@ -14,6 +13,7 @@ from typing import Final
 from zerolayer.contract import Contract
 from zerolayer.contract_listen import AUTO
 from zerolayer.errors import StartupError
+from zerolayer.front.caller import peer_credentials
 from zerolayer.front.listener import Listener, bind_unix
 from zerolayer.front.site import Peer
 from zerolayer.serve.admin_place import admin_socket
@@ -22,7 +22,6 @@ _log = logging.getLogger("zerolayer.serve")
 
 TAKEOVER: Final = b"Z"  # as messages.PREAMBLE begins, and no method of HTTP
 _SILENT_S: Final = 10.0
-_CREDENTIALS: Final = array.array("i", (0, 0, 0))  # struct ucred of unix(7)
 
 
 class AdminSocket(Listener):
@@ -51,7 +50,7 @@ class AdminSocket(Listener):
 
     def _take(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
-        if len(self._silent) >= self._limit or user_of(accepted) not in (os.geteuid(), 0):
+        if len(self._silent) >= self._limit or peer_credentials(accepted)[1] not in (os.geteuid(), 0):
             accepted.close()
             return
         self._silent[accepted] = self._loop.call_later(_SILENT_S, self._begun, accepted)
@@ -73,12 +72,6 @@ class AdminSocket(Listener):
     def _forget(self, accepted: socket.socket) -> None:
         self._silent.pop(accepted).cancel()
         self._loop.remove_reader(accepted.fileno())
-
-
-def user_of(connected: socket.socket) -> int:
-    """The user at the other end of a Unix socket, as the kernel knows it."""
-    size = _CREDENTIALS.itemsize * len(_CREDENTIALS)
-    return array.array("i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[1]
 
 
 def bind_admin(contract: Contract, environ: Mapping[str, str]) -> list[socket.socket]:

@@ -48,6 +48,7 @@ from zerolayer.serve.nodes import NodeBook
 if TYPE_CHECKING:
     from zerolayer.model.load import LoadedModel
 
+_NS_PER_MS: Final = 1_000_000
 _BEAT_NS: Final = 30_000_000_000  # between two heartbeats
 _REPORTS: Final = 64  # of steps, in one turn of the loop
 
@@ -130,19 +131,23 @@ class ModelRoom:
         return self.loaded.name
 
     @property
+    def worst_stall_ms(self) -> int:
+        """The longest gap between two tokens of a stream: a step with a chunk of somebody else's prompt."""
+        return -(-self.cost.alone().stall_ns // _NS_PER_MS)
+
+    @property
     def empty(self) -> bool:
         """Whether nobody is in it: no request in a slot, none held, none on its way into one."""
         return not (self.admission.calendar.taken or self.held or self.admission.drafts.taken)
 
     def warm(self, clock_ns: Callable[[], int], cores: SharedCores | None = None) -> None:
         """Measure what steps cost and prove every program; before the first request. Raises ``StartupError``."""
-        kept = place(os.environ, self.loaded.files, self.info) if self.loaded.files else None
-        measure(self.loaded.engine, self.cost, clock_ns, kept, cores)
+        measure(self.loaded.engine, self.cost, clock_ns, place(os.environ, self.loaded.files, self.info), cores)
         self.warmed(cores)
 
     def warmed(self, cores: SharedCores | None = None) -> None:
         """The cost table holds what steps take."""
-        self.answers.models.tell("worst_stall_ms", -(-self.cost.alone().stall_ns // 1_000_000))
+        self.answers.models.tell("worst_stall_ms", self.worst_stall_ms)
         self.steps.cores = cores
 
     def start(self) -> None:

@@ -74,7 +74,7 @@ def run(contract: Contract, loading: Future[LoadedModel], new: NewProcess | None
     if new is not None:
         info = loaded.engine.describe()
         cost = CostTable(slots=info.slots, chunk_tokens=info.chunk_tokens)
-        measure(loaded.engine, cost, time.monotonic_ns, place(os.environ, loaded.files, info) if loaded.files else None)
+        measure(loaded.engine, cost, time.monotonic_ns, place(os.environ, loaded.files, info))
         new.take()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_signalled(contract, loaded, new, cost))

@@ -58,7 +58,6 @@ _log = logging.getLogger("zerolayer.serve")
 
 GRACE_S = 10.0  # for running streams, after the first signal
 _FLUSH_S = 1.0  # for the last bytes, after that
-_NS_PER_MS = 1_000_000
 _NS_PER_S = 1_000_000_000
 _PREPARE_S = 1.0  # after the start, and until nothing runs
 
@@ -200,8 +199,8 @@ class Server:
 
     @property
     def worst_stall_ms(self) -> int:
-        """The longest gap between two tokens of a stream: a step with a chunk of somebody else's prompt."""
-        return -(-self.room.cost.alone().stall_ns // _NS_PER_MS)
+        """As its room has it."""
+        return self.room.worst_stall_ms
 
     # Of the room, for those who look at a server from outside.
 

@@ -18,9 +18,7 @@ MAX_DEPTH: Final = 64  # of schemas in schemas, and of values in them
 MAX_NODES: Final = 8_192  # objects, lists, texts and numbers together
 MAX_PROPERTIES: Final = 512  # of one object: what follows an optional property grows with the square of their number
 MAX_PATTERN: Final = 512  # characters of a regular expression
-MAX_REMAINDERS: Final = (
-    10_000  # of all divisions together: a state of the compiler's each, and it has no limit for them
-)
+MAX_REMAINDERS: Final = 10_000  # of all divisions together: a state of the compiler's each, which it has no limit for
 
 # Of all other formats the standard says that they are remarks.
 FORMATS: Final = frozenset(

@@ -106,39 +106,29 @@ class Ledger:
 
     def append(self, record: Record) -> None:
         """Give the record to the kernel. While the disk takes none, it waits in memory, and ``failed`` says so."""
-        paper = self._paper
-        if paper is None or self.failed:
+        if not self._put(content_of(record, self._sequence, int(self._wall_s() * 1e6))):
             self._hold(record)
-            return
-        if paper.size >= self._full_at:
-            paper = self._rotate(paper)
-        content = content_of(record, self._sequence, int(self._wall_s() * 1e6))
-        digest = chained(self._hash, content)
-        try:
-            paper.put(content + digest)
-        except OSError:
-            self._fail()
-            self._hold(record)
-            return
-        self._hash = digest
-        self._sequence += 1
-        self._dirty = True
 
     def copy(self, content: bytes) -> bool:
         """Append a record of another ledger as it is, but for its sequence. False while the disk takes none."""
+        return self._put(in_sequence(content, self._sequence))
+
+    def _put(self, content: bytes) -> bool:
+        """Chain the next record, and give it to the kernel. False while the disk takes none."""
         paper = self._paper
         if paper is None or self.failed:
             return False
         if paper.size >= self._full_at:
             paper = self._rotate(paper)
-        content = in_sequence(content, self._sequence)
         digest = chained(self._hash, content)
         try:
             paper.put(content + digest)
         except OSError:
             self._fail()
             return False
-        self._hash, self._sequence, self._dirty = digest, self._sequence + 1, True
+        self._hash = digest
+        self._sequence += 1
+        self._dirty = True
         return True
 
     def request(self, told: Told) -> None:

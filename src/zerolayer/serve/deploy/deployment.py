@@ -36,6 +36,7 @@ _log = logging.getLogger("zerolayer.serve")
 
 _LOOK_S: Final = 0.02  # between two looks whether something is the case by now
 _PATIENCE_S: Final = 300.0  # for streams whose limits leave no room for a second model
+_CLOSED: Final = "the server takes no requests, so it takes no new model either; see /readyz"
 _DEFECT: Final = "the deployment failed by a defect of the server; its log tells more"
 _STRAGGLERS_S: Final = 1.5  # requests that wait for the time of their input, a second at most, are the old room's
 _TURN_NS: Final = 30_000_000  # a part of the memory that is touched, at the pace of a slow machine
@@ -180,7 +181,7 @@ class Deployment:
         if self._called_off.is_set():
             raise CalledOff("called off")
         if old.guard.closed is not None:
-            raise DeployFailed("the server takes no requests, so it takes no new model either; see /readyz")
+            raise DeployFailed(_CLOSED)
         # No turn of the loop from here to the end: whoever asks finds the one room or the other.
         new.share(self._cores, turns_of_leaving(old))
         here = old.held.let_go()
@@ -298,7 +299,7 @@ class Deployments:
             raise DeployFailed(why)
         room = self._server.rooms.current
         if room.guard.closed is not None:
-            raise DeployFailed("the server takes no requests, so it takes no new model either; see /readyz")
+            raise DeployFailed(_CLOSED)
         self._now = Deployment(self._server, contract_of(room, path), self._load, tell)
         self._task = asyncio.get_running_loop().create_task(self._now.run())
         return self._now

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from zerolayer.errors import TakeoverFailed
+from zerolayer.front.caller import peer_credentials
 from zerolayer.serve.takeover.messages import (
     MOST_DESCRIPTORS,
     PREAMBLE,
@@ -44,10 +45,8 @@ class Channel:
 
     @property
     def peer(self) -> tuple[int, int]:
-        """Process and user at the other end, as the kernel knows them."""
-        size = 3 * _INT
-        pid, uid, _ = array.array("i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-        return pid, uid
+        """Process and user at the other end."""
+        return peer_credentials(self._socket)[:2]
 
     # Waiting.
 
