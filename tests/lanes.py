@@ -1,4 +1,4 @@
-"""All tests in lanes: what computes runs beside what waits for sockets, and what measures time runs alone.
+"""All tests in lanes: what computes runs beside what waits for sockets; beside what measures time, nothing computes.
 
     python tests/lanes.py test|judges
 
@@ -78,12 +78,13 @@ TIME = Lane(
     "time",
     (
         "tests/check/test_diseases.py", "tests/check/test_traps.py", "tests/judges/test_overload.py",
-        "tests/judges/test_pulse.py", "tests/judges/test_real_nodes.py", "tests/judges/test_simulate.py",
+        "tests/judges/test_pulse.py", "tests/judges/test_real_nodes.py",
     ),
 )  # fmt: skip
+PACED = Lane("paced", ("tests/judges/test_simulate.py",))  # waits for a mock's steps while TIME waits for its sockets
 PLANS = {
     "test": Plan((), ((Lane("servers"), DOORS, COMPUTATION),)),
-    "judges": Plan(("-m", "judge", "-rs"), ((Lane("clients"), FAULTS, BUILDS), (TIME,))),
+    "judges": Plan(("-m", "judge", "-rs"), ((Lane("clients"), FAULTS, BUILDS), (TIME, PACED))),
 }
 
 
