@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -24,11 +25,19 @@ def test_every_processor_that_the_process_may_use_works(monkeypatch: pytest.Monk
     assert len(workers) == min(pace.MOST_THREADS, len(os.sched_getaffinity(0)))
 
 
-def test_a_run_keeps_the_pace_before_lone_requests_and_before_each_pulse() -> None:
+def test_a_slow_service_gives_the_time_to_look_before_each_lone_request_and_each_pulse() -> None:
     took = iter(range(1000))
-    run, _ = measured(Paper(20.0, 4), pace=lambda: next(took), probes=30, repeats=3, largest_pulse=4, budget_s=0.0)
-    assert (run.paces_ms(BASELINE) * 1000).tolist() == [0, 1, 2]
-    assert len(run.paces_ms(PULSE)) == 3 * 3  # of 1, 2 and 4, three times
+    run, _ = measured(Paper(500.0, 4), pace=lambda: next(took), probes=12, repeats=3, largest_pulse=4, budget_s=0.0)
+    assert (run.paces_ms(BASELINE) * 1000).tolist() == list(range(12))
+    assert (run.paces_ms(PULSE) * 1000).tolist() == list(range(12, 12 + 3 * 3))  # of 1, 2 and 4, three times
+
+
+def test_a_quick_service_is_not_held_up_by_looks_at_the_machine() -> None:
+    times: list[float] = []
+    service = Paper(5.0, 4)
+    measured(service, pace=lambda: times.append(service.now / 1e9) or 10_000, probes=200, repeats=10, largest_pulse=8)
+    assert len(times) > 3
+    assert min(later - earlier for earlier, later in pairwise(times)) >= 0.39
 
 
 def test_a_run_that_nobody_timed_has_no_pace() -> None:

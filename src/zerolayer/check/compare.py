@@ -252,7 +252,7 @@ def _slower(under: Machine) -> str:
     """``16 % slower [9, 22]``."""
     percent, low, high = (100 * (each - 1) for each in (under.ratio.value, under.ratio.low, under.ratio.high))
     if not under.differs:
-        return f"the same, {percent:+.1f} % [{low:+.1f}, {high:+.1f}]"
+        return f"{percent:+.1f} % [{low:+.1f}, {high:+.1f}], within chance"
     if percent < 0:
         return f"{-percent:.1f} % quicker [{-high:.1f}, {-low:.1f}]"
     return f"{percent:.1f} % slower [{low:.1f}, {high:.1f}]"

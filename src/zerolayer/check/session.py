@@ -18,6 +18,7 @@ from zerolayer.check.trace import Arrival
 
 MILLISECOND = 1_000_000
 LEAD_NS = 5 * MILLISECOND  # between planning a pulse and its intended time
+PACE_EVERY_S = 0.4  # at most, so that timing the machine takes a few per cent of the time
 MAX_REST_MS, BRIEF_REST_MS = 10_000.0, 500.0  # without and with a budget
 Follow = Callable[[Exchange], Iterator[Planned]]
 
@@ -42,6 +43,7 @@ class Session:
         self.rng = random.Random(settings.seed)
         self._pace = pace
         self._paces: list[tuple[int, int]] = []
+        self._paced_s = -PACE_EVERY_S
         self._group = 0
         self._exchanges: list[Exchange] = []
         self._rows: list[list[int]] = []
@@ -112,8 +114,9 @@ class Session:
         self._exchanges.clear()
 
     def time_machine(self, phase: str) -> None:
-        """Keep this machine's pace at this moment, while the service rests."""
-        if self._pace is not None:
+        """Keep this machine's pace at this moment, while the service rests, unless it was timed just now."""
+        if self._pace is not None and self.elapsed_s - self._paced_s >= PACE_EVERY_S:
+            self._paced_s = self.elapsed_s
             self._paces.append((PHASES.index(phase), self._pace()))
 
     def pulse(self, phase: str, size: int) -> list[Exchange]:
