@@ -124,6 +124,7 @@ class Generator:
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=self._wall_ms(),
+                passed_ns=exchange.stages.elapsed_ns,
                 identity=exchange.identity,
             )
             exchange.more_headers = _extra(arrival, arrival.verdict)
@@ -142,6 +143,7 @@ class Generator:
 
         def come() -> None:
             exchange.on_gone = None
+            exchange.mark(Stage.WAIT)
             try:
                 self._reserve(exchange, request, arrival)
             except ZerolayerError as error:
