@@ -103,7 +103,7 @@ def test_a_booked_start_is_redeemed_from_the_new_model(serve):
         reply = service.ask(chat("booked", "x-stainless-retry-count: 1"))
         assert (reply.status, model_of(reply)) == (200, "next")
         assert finish().text == LONG * 3
-        assert service.on_loop(lambda: service.server.metrics.promises.outcomes()["kept"]) == 1
+        assert service.on_loop(lambda: service.server.metrics.totals(0, 0).bookings["kept"]) == 1
         deploying.reached("done")
 
 
@@ -124,7 +124,7 @@ def test_a_slower_model_tells_the_later_start_of_a_booking_and_keeps_that(serve)
         assert booking.start_ns > before + told * 1_000_000
         again = service.ask(chat("second " * 40, "x-stainless-retry-count: 1"))
         assert (again.status, again.headers["x-zl-ticket"]) == (429, booking.ticket)
-        assert service.on_loop(lambda: service.server.metrics.promises.outcomes()["broken"]) == 0
+        assert service.on_loop(lambda: service.server.metrics.totals(0, 0).bookings["broken"]) == 0
         finish()
         deploying.reached("done")
 

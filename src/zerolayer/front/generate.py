@@ -222,7 +222,7 @@ class Generator:
         exchange, request, arrival = admitted.exchange, admitted.request, admitted.arrival
         reservation, prompts, verdict = admitted.reservation, admitted.prompts, admitted.verdict
         generations = list(admitted.generations)
-        self._site.metrics.sizes.asked(request.n)
+        self._dispatcher.metrics.sizes.asked(request.n)
         hold = reservation.hold
         together = Together(hold, request.answers, request.n) if request.answers > 1 else None
         cancel = partial(self._cancel, reservation.slots, together)
@@ -234,7 +234,7 @@ class Generator:
                     exchange,
                     transcript,
                     form,
-                    self._site.metrics,
+                    self._dispatcher.metrics,
                     prompt_tokens=len(prompt.ids),
                     applied=_applied(arrival, verdict, prompt, max_tokens),
                     limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
@@ -291,7 +291,7 @@ class Generator:
             exchange,
             transcript,
             form,
-            self._site.metrics,
+            self._dispatcher.metrics,
             prompt_tokens=len(kept.prompt_ids),
             applied=applied,
             limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
