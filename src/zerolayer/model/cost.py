@@ -220,12 +220,16 @@ class CostTable:
         """Typical time of one step at full occupancy."""
         return int(self._full(min(_bucket(prefill_tokens), self._top_chunk)) * self._pace.now)
 
+    @property
+    def lone_ns(self) -> int:
+        """Typical time of a step in which one slot decodes; 0 = not measured."""
+        return int(self._row(1, 0).normal * self._pace.now)
+
     def usual_ns(self) -> dict[str, int]:
         """Typical time of a step by kind: one slot decodes, all do, all do beside a full chunk. 0 = not measured."""
         pace = self._pace.now
-        one, decode = int(self._row(1, 0).normal * pace), int(self._full(0) * pace)
-        mixed = int(self._full(self._top_chunk) * pace)
-        return {"one": one, "decode": decode, "mixed": max(decode, mixed) if mixed else 0}
+        decode, mixed = int(self._full(0) * pace), int(self._full(self._top_chunk) * pace)
+        return {"one": self.lone_ns, "decode": decode, "mixed": max(decode, mixed) if mixed else 0}
 
     def predict_ns(self, *, prompt_tokens: int, max_tokens: int) -> int:
         """Bound of a whole request from its first step to its last, no other request beginning meanwhile."""
