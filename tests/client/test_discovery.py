@@ -204,7 +204,7 @@ def test_nodes_that_are_not_named_any_more_are_left_and_after_a_minute_forgotten
 def test_where_nodes_tell_of_one_another_the_source_is_for_when_none_of_those_is_left() -> None:
     known = service("dns://nodes:1")
     known.found(["http://10.0.0.1:1"])
-    assert known.peers_are_due("http://10.0.0.1:1", Load(1, 0, 1.0, 7))
+    assert known.peers_are_due(Load(1, 0, 1.0, 7))
     known.take_peers([Peer("http://pod-0:1")])
     known.found(["http://10.0.0.1:1", "http://10.0.0.2:1"])
     assert known.nodes.listed == ["http://pod-0:1"]

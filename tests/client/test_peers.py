@@ -58,31 +58,16 @@ def service(*urls: str, clock_ns=lambda: 0, **given: bool) -> Service:
 
 def test_a_list_is_due_once_for_each_number_and_never_for_a_node_that_is_alone() -> None:
     known = service("http://a:1")
-    assert not known.peers_are_due("a", Load(1, 0, 1.0, 0))
-    assert known.peers_are_due("a", Load(1, 0, 1.0, 7))
-    assert not known.peers_are_due("a", Load(1, 0, 1.0, 7))
-    assert known.peers_are_due("a", Load(1, 0, 1.0, 8))
-    assert not known.peers_are_due("a", None)
-
-
-def test_the_list_that_one_node_told_is_not_fetched_from_the_next_one() -> None:
-    known = service("http://a:1")
-    assert known.peers_are_due("a", Load(1, 0, 1.0, 7))
-    assert not known.peers_are_due("b", Load(1, 0, 1.0, 7))
-    assert known.peers_are_due("b", Load(1, 0, 1.0, 8))
-    assert known.peers_are_due("a", Load(1, 0, 1.0, 9))
-
-
-def test_nodes_that_differ_about_who_is_there_are_each_asked_once() -> None:
-    known = service("http://a:1")
-    told = [("a", 7), ("b", 8)] * 20
-    assert sum(known.peers_are_due(node, Load(1, 0, 1.0, epoch)) for node, epoch in told) == 2
-    assert known.peers_are_due("a", Load(1, 0, 1.0, 9))
+    assert not known.peers_are_due(Load(1, 0, 1.0, 0))
+    assert known.peers_are_due(Load(1, 0, 1.0, 7))
+    assert not known.peers_are_due(Load(1, 0, 1.0, 7))
+    assert known.peers_are_due(Load(1, 0, 1.0, 8))
+    assert not known.peers_are_due(None)
 
 
 def test_whoever_does_not_follow_the_list_is_never_told_that_it_changed() -> None:
     known = service("http://a:1", follow_nodes=False)
-    assert not known.peers_are_due("a", Load(1, 0, 1.0, 7))
+    assert not known.peers_are_due(Load(1, 0, 1.0, 7))
 
 
 def test_a_client_of_tls_never_goes_to_a_node_without() -> None:

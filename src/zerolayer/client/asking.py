@@ -219,7 +219,7 @@ class Asker:
         exchange = await self._connections.send(address, method, path, headers, body, patience)
         if service.heard(exchange.headers):
             self._connections.knows(address)
-            if service.peers_are_due(node, Load.parse(exchange.headers.get("x-zl-load", ""))):
+            if service.peers_are_due(Load.parse(exchange.headers.get("x-zl-load", ""))):
                 self.aside(self._fetch_peers(node))
         return exchange
 

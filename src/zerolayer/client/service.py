@@ -90,8 +90,7 @@ class Service:
         self._follow_nodes = follow_nodes
         self.speaks_schema: bool | None = None  # None: nobody has answered yet
         self._secure = all(address.scheme == "https" for address in self._given)
-        self._epoch = 0  # of the list that was fetched last
-        self._epochs: dict[str, int] = {}  # by node, what it told last
+        self._epoch = 0
         self._gone: list[Address] = []
         self._policy = policy
         self._budget = RetryBudget(policy)
@@ -134,15 +133,9 @@ class Service:
         self.speaks_schema = own and self.speaks_schema is not False
         return own
 
-    def peers_are_due(self, node: str, load: Load | None) -> bool:
-        """Whether a node says that its list has changed, and nobody told this list: then it is fetched.
-
-        Nodes may differ for long about others that are gone; to go from one to the other is no change.
-        """
-        if not self._follow_nodes or load is None or load.epoch in (0, self._epochs.get(node)):
-            return False
-        self._epochs[node] = load.epoch
-        if load.epoch == self._epoch:
+    def peers_are_due(self, load: Load | None) -> bool:
+        """Whether the list of peers has changed since it was fetched: then it is, once for each number."""
+        if not self._follow_nodes or load is None or load.epoch in (0, self._epoch):
             return False
         self._epoch = load.epoch
         return True
@@ -172,7 +165,7 @@ class Service:
         for name, peer in listed:
             if peer.load is not None:
                 self.nodes.told(name, now_ns - peer.age_ns, peer.load)
-        return self._forgotten(gone)
+        return [self._addresses.pop(name) for name in gone if name in self._addresses]
 
     async def ready(self, end_ns: int | None) -> None:
         """Some node is known. Raises ``NotReachable`` where the sources name none, ``DeadlinePassed``."""
@@ -197,13 +190,7 @@ class Service:
             self._addresses.setdefault(name, address)
         self._secure = all(address.scheme == "https" for address in known.values())
         gone = self.nodes.give(list(known), self.clocks.monotonic_ns(), listed=self._epoch == 0)
-        self._gone += self._forgotten(gone)
-
-    def _forgotten(self, names: Sequence[str]) -> list[Address]:
-        """Where they were."""
-        gone = [self._addresses.pop(name) for name in names if name in self._addresses]
-        self._epochs = {name: epoch for name, epoch in self._epochs.items() if name in self._addresses}
-        return gone
+        self._gone += [self._addresses.pop(name) for name in gone if name in self._addresses]
 
     def _parsed(self, urls: Sequence[str]) -> Iterator[Address]:
         """Those that are addresses."""
