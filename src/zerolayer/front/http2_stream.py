@@ -9,7 +9,7 @@ from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.exchange import Exchange, Headers
 from zerolayer.wire.http2 import Code, Http2Protocol
-from zerolayer.wire.http2_reply import header, later_block
+from zerolayer.wire.http2_reply import later_block, length_field
 
 _WITHOUT_LENGTH: Final = frozenset({204, 304})
 
@@ -73,7 +73,7 @@ class Http2Stream:
     ) -> None:
         """A complete reply. Without a body it has no length either: the gRPC trailers-only form is such a reply."""
         if body and status not in _WITHOUT_LENGTH:
-            common += header(b"content-length", b"%d" % len(body))
+            common += length_field(len(body))
         connection = self._connection
         connection.core.reply(self.id, status, headers, b"" if head_only else body, common=common)
         connection.done(self)
