@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from zerolayer.errors import RetryLater
 from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.exchange import Exchange, Headers
@@ -44,6 +43,7 @@ class Http2Stream:
     __slots__ = ("_connection", "common", "deadline_ns", "exchange", "id")
 
     draining = False  # the connection says it, once for all its streams
+    later = staticmethod(later_block)
 
     def __init__(self, connection: StreamCarrier, stream_id: int, deadline_ns: int) -> None:
         self._connection = connection
@@ -56,10 +56,6 @@ class Http2Stream:
     def caller(self) -> Caller:
         """Who is at the other end."""
         return self._connection.caller
-
-    def later(self, error: RetryLater) -> bytes:
-        """As ``http2_reply.later_block``."""
-        return later_block(error)
 
     def reply(
         self,

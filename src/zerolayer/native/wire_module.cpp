@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cmath>
+#include <string>
 
 #include "wire_template.hpp"
 
@@ -55,21 +56,37 @@ void put_headers(Written& out, const nb::tuple& headers) {
 
 constexpr Bytes kLength = "content-length", kClose = "connection: close\r\n";
 
-nb::bytes http1_reply(nb::bytes status_line, nb::bytes common, nb::tuple headers, nb::bytes body, bool has_content, bool keep_alive,
-                      bool head_only) {
-  const Bytes line = view(status_line), known = view(common), content = has_content && !head_only ? view(body) : Bytes();
-  const zl::Decimal length(body.size());
-  size_t size = line.size() + known.size() + headers_size<zl::Http1>(headers) + 2 + content.size();
-  if (has_content) size += zl::Http1::size(kLength, length);
-  if (!keep_alive) size += kClose.size();
-  Written out(size);
-  out << line << known;
-  put_headers<zl::Http1>(out, headers);
-  if (has_content) out.at = zl::Http1::put_header(out.at, kLength, length);
-  if (!keep_alive) out << kClose;
-  out << "\r\n" << content;
-  return out.done();
-}
+class Http1Replies {
+ public:
+  explicit Http1Replies(nb::dict lines) {
+    for (auto [status, line] : lines) {
+      const size_t number = nb::cast<size_t>(status);
+      if (number >= kMost) throw nb::value_error("a status has three digits");
+      lines_[number] = std::string(view(line));
+    }
+  }
+
+  nb::bytes render(size_t status, nb::bytes common, nb::tuple headers, nb::bytes body, bool keep_alive, bool head_only) const {
+    if (status >= kMost || lines_[status].empty()) throw nb::key_error("a status without its line");
+    const bool has_content = status != 204 && status != 304;
+    const Bytes line = lines_[status], known = view(common), content = has_content && !head_only ? view(body) : Bytes();
+    const zl::Decimal length(body.size());
+    size_t size = line.size() + known.size() + headers_size<zl::Http1>(headers) + 2 + content.size();
+    if (has_content) size += zl::Http1::size(kLength, length);
+    if (!keep_alive) size += kClose.size();
+    Written out(size);
+    out << line << known;
+    put_headers<zl::Http1>(out, headers);
+    if (has_content) out.at = zl::Http1::put_header(out.at, kLength, length);
+    if (!keep_alive) out << kClose;
+    out << "\r\n" << content;
+    return out.done();
+  }
+
+ private:
+  static constexpr size_t kMost = 1000;
+  std::string lines_[kMost];
+};
 
 // HEADERS, then DATA and a second HEADERS where there is something for them; None where a block takes more than a frame.
 nb::object http2_reply(uint32_t stream, nb::bytes status, nb::bytes common, nb::tuple headers, nb::bytes body, nb::bytes trailers) {
@@ -163,7 +180,7 @@ nb::object decode_huffman(const zl::Huffman& self, nb::bytes string) {
 }  // namespace
 
 NB_MODULE(_native, m) {
-  m.def("http1_reply", &http1_reply);
+  nb::class_<Http1Replies>(m, "Http1Replies").def(nb::init<nb::dict>()).def("render", &Http1Replies::render);
   m.def("http2_reply", &http2_reply);
   m.def("http1_when", &when<zl::Http1>);
   m.def("http2_when", &when<zl::Http2>);

@@ -7,24 +7,28 @@ from zerolayer.wire.http1_head import Head
 
 _Headers = tuple[tuple[bytes, bytes], ...]
 
-def http1_reply(
-    status_line: bytes,
-    common: bytes,
-    headers: _Headers,
-    body: bytes,
-    has_content: bool,
-    keep_alive: bool,
-    head_only: bool,
-    /,
-) -> bytes:
-    """A complete reply. Raises ``ValueError`` where a header holds a line break."""
+class Http1Replies:
+    """``lines`` are status lines by status."""
+
+    def __init__(self, lines: dict[int, bytes], /) -> None: ...
+    def render(
+        self,
+        status: int,
+        common: bytes,
+        headers: _Headers,
+        body: bytes,
+        keep_alive: bool,
+        head_only: bool,
+        /,
+    ) -> bytes:
+        """A complete reply. Raises ``ValueError`` where a header holds a line break, ``KeyError`` for no status."""
 
 def http2_reply(
     stream: int, status: bytes, common: bytes, headers: _Headers, body: bytes, trailers: bytes, /
 ) -> bytes | None:
     """The frames of a complete reply; ``status`` and ``trailers`` are rendered. None where one part takes two frames.
 
-    Raises ``ValueError`` as ``http1_reply``.
+    Raises ``ValueError`` as ``Http1Replies.render``.
     """
 
 def http1_when(ms: int, ticket: str, /) -> bytes:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from http import HTTPStatus
 
 from zerolayer.errors import RetryLater, Unavailable
-from zerolayer.wire._native import http1_reply, http1_when
+from zerolayer.wire._native import Http1Replies, http1_when
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -18,7 +18,9 @@ LAST_CHUNK = b"0\r\n\r\n"
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {529: "Overloaded"}  # Anthropic's own
 _STATUS_LINES = {status: f"HTTP/1.1 {status} {phrase}\r\n".encode() for status, phrase in _PHRASES.items()}
 _SIZE_LINES = tuple(b"%x\r\n" % size for size in range(2048))  # nearly every chunk of a token stream
-_WITHOUT_BODY = frozenset({204, 304})
+
+render = Http1Replies(_STATUS_LINES).render
+"""A complete reply: status, rendered headers, headers, body, whether the connection lives on, and whether HEAD asks."""
 
 
 def response(
@@ -35,8 +37,7 @@ def response(
     ``common`` are headers that were rendered before, by ``header``. Raises ValueError when one of ``headers`` holds a
     line break, whoever wrote it.
     """
-    has_content = status not in _WITHOUT_BODY
-    return http1_reply(_STATUS_LINES[status], common, tuple(headers), body, has_content, keep_alive, head_only)
+    return render(status, common, tuple(headers), body, keep_alive, head_only)
 
 
 def stream_head(
