@@ -13,7 +13,7 @@ from collections import deque
 from functools import cached_property
 from typing import Protocol, cast
 
-from zerolayer.errors import RequestTimeout, RetryLater, ZerolayerError
+from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
 from zerolayer.front.exchange import NEVER, Exchange, Headers
 from zerolayer.front.moving import hold, is_plain, plain_descriptor
@@ -21,7 +21,7 @@ from zerolayer.front.phase import BUSY, CLOSED, IDLE, READING, Phase
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
-from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, later_lines, response, stream_head
+from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, later_lines, render, stream_head
 
 _log = logging.getLogger("zerolayer.front")
 
@@ -69,7 +69,10 @@ class Connection(asyncio.Protocol):
         if self._phase is IDLE and self._stalled_ns == NEVER:
             message = self._http.whole(data)
             if message is not None:
-                self._on_whole(message)
+                self._first_byte_ns = now = self._site.clock_ns()
+                self._exchange = exchange = Exchange(self, self._site, message.head, now)
+                self._refusal = self._router.check(exchange)
+                self._act(exchange, message.body)
                 return
         if self._phase in READING:
             self._feed(data)
@@ -113,15 +116,17 @@ class Connection(asyncio.Protocol):
         """Who is at the other end, for as long as the connection lasts."""
         return caller_of(self._transport)
 
-    def later(self, error: RetryLater) -> bytes:
-        """As ``http1_reply.later_lines``."""
-        return later_lines(error)
+    later = staticmethod(later_lines)
 
     def reply(
         self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool
     ) -> None:
         """A complete reply, in one write."""
-        self.write(response(status, headers, body, keep_alive=keep_alive, head_only=head_only, common=common))
+        data = render(status, common, headers, body, keep_alive, head_only)
+        if self._behind or self._stalled_ns != NEVER:
+            self.write(data)
+        elif self._phase is not CLOSED:
+            self._transport.write(data)
         self._replied(keep_alive=keep_alive)
 
     def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
@@ -325,13 +330,6 @@ class Connection(asyncio.Protocol):
             exchange.error(self._refusal, keep_alive=False)
         elif head.expects_continue:
             self._transport.write(CONTINUE)
-
-    def _on_whole(self, message: Message) -> None:
-        """A request of which every byte came at once."""
-        self._first_byte_ns = self._site.clock_ns()
-        exchange = self._open(message.head)
-        self._refusal = self._router.check(exchange)
-        self._act(exchange, message.body)
 
     def _on_message(self, message: Message) -> None:
         exchange = self._exchange or self._open(message.head)

@@ -172,9 +172,10 @@ class Exchange:
         if self.more_headers:
             headers = (*self.more_headers, *headers)
         self._finish(status)
+        common = connection.common.of(self.id, self.dialect.id_header, head.values.get(b"origin"))
         connection.reply(
             status,
-            self._common() + spelled,
+            common + spelled if spelled else common,
             headers,
             body,
             keep_alive=keep_alive and head.keep_alive and not connection.draining,
@@ -184,16 +185,17 @@ class Exchange:
 
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
-        self._site.metrics.refused(error.code)
+        metrics = self._site.metrics
+        metrics.refused(error.code)
         if error.limit:
-            self._site.metrics.limited(error.limit, "refused")
+            metrics.limited(error.limit, "refused")
         if self.receipt is not None:
             self.receipt.failed(error)
-        explain = self.explain or self._explain
         spelled = self._connection.later(error) if self.tells_when and isinstance(error, RetryLater) else b""
-        self.reply(*explain(error), keep_alive=keep_alive, spelled=spelled)
+        status, headers, body = (self.explain or self._explain)(error)
+        self.reply(status, headers, body, keep_alive=keep_alive, spelled=spelled)
         if isinstance(error, _LACK_OF_SLOTS):
-            self._site.metrics.promises.refused(self.stages.elapsed_ns)
+            metrics.promises.refused(self.stages.elapsed_ns)
 
     def defect(self, error: Exception) -> None:
         """The server's own code failed on this request: it costs this request, and nobody else's."""
@@ -278,7 +280,7 @@ class Exchange:
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         if isinstance(error, RetryLater):  # under load most of all
-            status, body = self.dialect.error(error, self.request_id)
+            status, body = self.dialect.error(error, self.id)
             return status, _JSON_ALONE, body
         extra: tuple[Header, ...] = ()
         if isinstance(error, Unavailable):
@@ -287,7 +289,7 @@ class Exchange:
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
             extra = (*_CHALLENGE, *_FINAL) if isinstance(error, Unauthenticated) else _FINAL
-        status, body = self.dialect.error(error, self.request_id)
+        status, body = self.dialect.error(error, self.id)
         return status, (JSON, *extra), body
 
     def _finish(self, status: int) -> None:

@@ -41,7 +41,7 @@ from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.grpc import is_grpc
-from zerolayer.wire.http1_head import HTTP2
+from zerolayer.wire.http1_head import HTTP2, Head
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.schema import Account, Request
 
@@ -111,9 +111,10 @@ class Generator:
         """From a complete body to a running request, or to an error reply."""
         self._turns.came += 1
         exchange.record()
+        head = exchange.head
         try:
             request = decode(exchange.body, self._limits)
-            headers = _headers(exchange)
+            headers = head.values if head.minor != HTTP2 else _headers(head)
             session = session_of(request, headers)
             if session and exchange.receipt is not None:
                 exchange.receipt.session = session
@@ -123,7 +124,7 @@ class Generator:
                 headers,
                 credential=exchange.credential,
                 body=exchange.body,
-                wall_ms=self._wall_ms(),
+                wall_ms=int(self._site.wall_s() * 1000),
                 passed_ns=exchange.stages.elapsed_ns,
                 identity=exchange.identity,
             )
@@ -158,7 +159,7 @@ class Generator:
             self._drafts.begin(exchange, request, arrival)
             return
         try:
-            if self._answered(exchange, request, arrival):
+            if self._keeping is not None and self._answered(self._keeping, exchange, request, arrival):
                 return
             answer = self._guard.reserve(request, arrival)
         except (RateLimited, BudgetSpent):
@@ -270,11 +271,10 @@ class Generator:
         if together is not None:
             together.end()
 
-    def _answered(self, exchange: Exchange, request: Request, arrival: Arrival) -> bool:
+    def _answered(self, keeping: Keeping, exchange: Exchange, request: Request, arrival: Arrival) -> bool:
         """Whether a kept answer was the reply: it takes no slot."""
-        keeping = self._keeping
-        key = None if keeping is None else keeping.key(exchange, request)
-        if keeping is None or key is None:
+        key = keeping.key(exchange, request)
+        if key is None:
             return False
         exchange.mark(_GUARD)
         kept = keeping.find(exchange, key)
@@ -336,9 +336,8 @@ class Generator:
         reply.abandon()
 
 
-def _headers(exchange: Exchange) -> dict[bytes, bytes]:
+def _headers(head: Head) -> dict[bytes, bytes]:
     """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
-    head = exchange.head
     headers = head.values
     if head.minor == HTTP2 and is_grpc(headers.get(b"content-type")):
         own = {b"x-" + name: value for name, value in headers.items() if name[:3] == b"zl-"}

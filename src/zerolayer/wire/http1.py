@@ -93,6 +93,7 @@ class Http1Protocol:
         self._heads: dict[bytes, Head] = {}  # that came before: most clients send the same one each time
         self._habits = Habits()  # or the same one but for some values
         self._memory = memory or HeadMemory()
+        self._last_raw = b""  # the last head that was found there
         self._contributions = OF_ONE_CONNECTION  # that are left
         self._body = bytearray()  # decoded chunks
         self._left = 0  # bytes of the body, or of the chunk, that are still to come
@@ -187,8 +188,10 @@ class Http1Protocol:
         head = self._habits.head(raw)
         if head is None:
             head = self._memory.head(raw)
-            if head is not None and head.like is None:
-                remember(self._heads, raw, head, _HEADS)
+            if head is not None:
+                if head.like is None or raw == self._last_raw:
+                    remember(self._heads, raw, head, _HEADS)
+                self._last_raw = raw
         return head
 
     def _find_end(self) -> int:
