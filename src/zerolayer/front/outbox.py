@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from zerolayer.front._native import send_each
+from zerolayer.front.defect import log_defect
 
 MANY: Final = 32
 """Writers from which on one call is cheaper: who lets go of the lock may wait until the step thread gives it back."""
+
+_T = TypeVar("_T")
 
 
 class Writer(Protocol):
@@ -26,6 +31,9 @@ class Writer(Protocol):
 
     def write(self, data: bytes) -> None:
         """Give this to the transport."""
+
+    def cut(self) -> None:
+        """Reset the connection now."""
 
 
 class Outbox:
@@ -52,14 +60,31 @@ class Outbox:
         behind, self._behind = self._behind, []
         if len(behind) < MANY:
             for writer in behind:
-                writer.flush()
+                _or_cut(writer, writer.flush)
             return
-        writers, descriptors, pieces = [], [], []
+        writers: list[Writer] = []
+        descriptors: list[int] = []
+        pieces: list[bytes] = []
         for writer in behind:
-            piece = writer.take()
+            piece = _or_cut(writer, writer.take)
             if piece:
                 writers.append(writer)
                 descriptors.append(writer.descriptor)
                 pieces.append(piece)
-        for place, sent in send_each(descriptors, pieces):
-            writers[place].write(pieces[place][sent:])
+        send_past(writers, descriptors, pieces)
+
+
+def send_past(writers: Sequence[Writer], descriptors: list[int], pieces: list[bytes]) -> None:
+    """Send each piece past its transport, which holds nothing back; what the kernel does not take is given to that."""
+    for place, sent in send_each(descriptors, pieces, len(pieces) >= MANY):
+        _or_cut(writers[place], partial(writers[place].write, pieces[place][sent:]))
+
+
+def _or_cut(writer: Writer, write: Callable[[], _T]) -> _T | None:
+    """A writer's defect costs its own connection, and none of those whose bytes wait beside it."""
+    try:
+        return write()
+    except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
+        log_defect("a connection was cut", error)
+        writer.cut()
+        return None
