@@ -8,7 +8,7 @@ from zerolayer.front.outbox import Writer
 from zerolayer.model.engine import SampledToken
 
 def send_each(descriptors: list[int], pieces: list[bytes], let_go: bool = True, /) -> list[tuple[int, int]]:
-    """Offer each piece to its socket once, without waiting, and where it is to ``let_go`` without the interpreter's lock.
+    """Offer each piece to its socket once, without waiting; ``let_go``: and without the interpreter's lock.
 
     Returns (place, bytes sent) of each that was not sent as a whole, whatever the reason. Raises ``ValueError`` where
     the lists are not of one length, ``TypeError`` for anything but integers and bytes.

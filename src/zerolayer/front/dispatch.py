@@ -150,10 +150,10 @@ class Dispatcher:
             if report.decode:  # whoever decodes got its last token from the step before
                 self._metrics.gap(report.ended_ns - self._ended_ns, len(report.decode))
             self._ended_ns = report.ended_ns
-        for slot, tokens in report.shared:
+        for slot, cached in report.shared:
             request = running[slot]
             if request is not None:
-                request.cached_tokens = tokens
+                request.cached_tokens = cached
         self._account.step(report)
         ended = report.ended_ns
         due = self._slots.due_ns

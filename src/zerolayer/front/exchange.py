@@ -86,7 +86,7 @@ class Carrier(Protocol):
         """A further piece."""
 
     def outlet(self) -> Outlet | None:
-        """Where ``lines.Lines`` may put further pieces of the stream that is open; None: only ``send`` may have them."""
+        """Where ``lines.Lines`` may put further pieces of the open stream; None: only ``send`` takes them."""
 
     def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; trailers exist on HTTP/2 only."""

@@ -11,7 +11,7 @@ from zerolayer.front._native import send_each
 from zerolayer.front.defect import log_defect
 
 MANY: Final = 32
-"""Writers from which on one call is cheaper: who lets go of the lock may wait until the step thread gives it back."""
+"""Pieces from which on the lock is let go of: who does that may wait until the step thread gives it back."""
 
 _T = TypeVar("_T")
 
@@ -22,9 +22,6 @@ class Writer(Protocol):
     @property
     def descriptor(self) -> int:
         """Of its socket, where what is written is what the client reads; else -1."""
-
-    def flush(self) -> None:
-        """Give the transport what was collected."""
 
     def take(self) -> bytes:
         """What was collected, if the kernel may have it; what may not go past the transport is given to that."""
@@ -42,9 +39,9 @@ class Outbox:
     A write runs through so much of the kernel that our own code and data leave the processor's nearest caches. Between
     each two tokens that cost more than to make one (``bench/front.py``).
 
-    Many are written in one call, which goes past their transports and lets go of the interpreter's lock. What a
-    transport has not written yet is never overtaken, and what the kernel does not take goes to the transport, with all
-    that follows from it.
+    All are written in one call, which goes past their transports, and where they are many lets go of the interpreter's
+    lock. What a transport has not written yet is never overtaken, and what the kernel does not take goes to the
+    transport, with all that follows from it.
     """
 
     def __init__(self) -> None:
@@ -58,10 +55,6 @@ class Outbox:
 
     def _flush(self) -> None:
         behind, self._behind = self._behind, []
-        if len(behind) < MANY:
-            for writer in behind:
-                _or_cut(writer, writer.flush)
-            return
         writers: list[Writer] = []
         descriptors: list[int] = []
         pieces: list[bytes] = []

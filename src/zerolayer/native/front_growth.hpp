@@ -74,6 +74,7 @@ class Growth {
     nb::list rest;
     nb::object all = nb::steal(PySequence_Fast(tokens.ptr(), "a sequence of tokens"));
     if (!all.is_valid()) throw nb::python_error();
+    fetch(all.ptr(), lines.ptr());
     for (Py_ssize_t place = 0; place < PySequence_Fast_GET_SIZE(all.ptr()); place++) {
       nb::object token = nb::borrow(PySequence_Fast_GET_ITEM(all.ptr(), place));
       if (!takes(token.ptr(), step)) rest.append(token);
@@ -89,6 +90,21 @@ class Growth {
     int late;  // tokens that came later after the last one than their clients allow
     nb::list writers, descriptors, pieces;
   };
+
+  // Words lie all over a vocabulary: they are asked for together, so that the processor waits for all of them once.
+  void fetch(PyObject* tokens, PyObject* lines) const {
+    for (const bool words : {false, true})
+      for (Py_ssize_t place = 0; place < PySequence_Fast_GET_SIZE(tokens); place++) {
+        PyObject* token = PySequence_Fast_GET_ITEM(tokens, place);
+        if (!is(token, token_)) continue;
+        const int64_t slot = number(slot_.of(token)), id = number(id_.of(token));
+        if (slot < 0 || slot >= PyList_GET_SIZE(lines) || !is(PyList_GET_ITEM(lines, slot), line_)) continue;
+        PyObject* known = known_.of(PyList_GET_ITEM(lines, slot));
+        if (id < 0 || !known || !PyList_Check(known) || id >= PyList_GET_SIZE(known)) continue;
+        PyObject** item = &reinterpret_cast<PyListObject*>(known)->ob_item[id];
+        __builtin_prefetch(words ? static_cast<void*>(*item) : static_cast<void*>(item));
+      }
+  }
 
   static bool is(PyObject* object, const nb::object& type) { return object && Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(type.ptr()); }
 
