@@ -1,4 +1,4 @@
-"""A reply is the same, byte for byte and in every count, whether its tokens are taken by its line or pushed one by one."""
+"""A reply is the same, byte for byte and in every count, taken by its line or pushed token by token."""
 
 from __future__ import annotations
 
@@ -134,7 +134,9 @@ class Streams:
         version = b"0" if kind == "http1.0" else b"1"
         for _ in range(2):
             connection = self._accepted(Connection, site, loop)
-            connection.data_received(b"POST /x HTTP/1.%b\r\nhost: a\r\nx-request-id: r\r\ncontent-length: 2\r\n\r\n{}" % version)
+            connection.data_received(
+                b"POST /x HTTP/1.%b\r\nhost: a\r\nx-request-id: r\r\ncontent-length: 2\r\n\r\n{}" % version
+            )
             yield connection._exchange
 
     def _http2(self, site: Site, loop: object) -> Iterator[Exchange]:

@@ -49,7 +49,6 @@ class Words:
             word = self.known[token_id] = self._render(token_id, text)
         return word
 
-
     def showing(self, token_id: int, text: str) -> bytes:
         """Of a token with this text, which may be another than its own."""
         own = 0 <= token_id < len(self.known) and self._texts[token_id] == text
