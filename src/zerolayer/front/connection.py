@@ -16,6 +16,7 @@ from typing import Protocol, cast
 from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
 from zerolayer.front.exchange import NEVER, Exchange, Headers
+from zerolayer.front.lines import Outlet, SocketOutlet
 from zerolayer.front.moving import hold, is_plain, plain_descriptor
 from zerolayer.front.phase import BUSY, CLOSED, IDLE, READING, Phase
 from zerolayer.front.site import Peer, Site
@@ -163,6 +164,14 @@ class Connection(asyncio.Protocol):
             self.flush()
         data, self._behind = self._behind, b""
         return data
+
+    def outlet(self) -> Outlet | None:
+        """As ``exchange.Carrier``."""
+        return SocketOutlet(self, self._is_clear, chunked=self._streams_chunks) if self.descriptor >= 0 else None
+
+    def _is_clear(self) -> bool:
+        waits = self._behind or self._stalled_ns != NEVER
+        return not (waits or self._transport.get_write_buffer_size())
 
     def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; what has no chunks ends with the connection."""

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from zerolayer.errors import DeadlineMissed, EngineFailed, ZerolayerError
 from zerolayer.front.defect import log_defect
+from zerolayer.front.lines import Line, Lines
 from zerolayer.front.step_account import Charges, Rider, StepAccount
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.draft_slot import DraftSlot
@@ -42,6 +43,7 @@ class Running(Rider, ABC):
 
     tenant: str  # who is charged for it
     cached_tokens = 0  # of the prompt, kept from an earlier one
+    line: Line | None = None  # what takes its plain tokens, once there is one
 
     @property
     @abstractmethod
@@ -91,6 +93,7 @@ class Dispatcher:
         self._charges = charges
         self._running: list[Running | None] = [None] * (slots.slots + 1)  # the last one is the draft's
         self._account = StepAccount(self._running, charges)
+        self._lines = Lines(len(self._running))
         self._ended_ns = 0  # of the last step
 
     @property
@@ -147,10 +150,10 @@ class Dispatcher:
             if report.decode:  # whoever decodes got its last token from the step before
                 self.metrics.gap(report.ended_ns - self._ended_ns, len(report.decode))
             self._ended_ns = report.ended_ns
-        for slot, tokens in report.shared:
+        for slot, cached in report.shared:
             request = running[slot]
             if request is not None:
-                request.cached_tokens = tokens
+                request.cached_tokens = cached
         self._account.step(report)
         ended = report.ended_ns
         due = self._slots.due_ns
@@ -158,29 +161,43 @@ class Dispatcher:
         dues = {slot: due(slot) for slot in report.released if slot != draft} if report.released else {}
         for slot in report.released:
             self._free(slot)  # before the replies, which tell the load
-        for token in report.tokens:
-            request = running[token.slot]
-            if request is not None and token.broken:
-                self._vacate(token.slot)
-                request.fail(EngineFailed(_BROKEN))
-            elif request is not None:
-                try:
-                    complete = request.push(token, report)
-                except Exception as error:  # noqa: BLE001 - a reply's defect must not take the step's other slots along
-                    log_defect("a reply was cut", error)
-                    request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
-                    self._complete(token)
-                else:
-                    if complete and token.slot == draft:
-                        self._vacate(draft)
-                    elif complete:
-                        self.metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
-                        self._complete(token)
+        tokens, late = self._lines.take(report.tokens, ended)
+        for _ in range(late):
+            self.metrics.promises.missed("per_token")
+        for token in tokens:
+            if self._push(token, report):
+                self.metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
+                self._complete(token)
+        self._lines.send()
         for slot in report.released:
             request = running[slot]
             if request is not None:  # released, yet neither finished nor cancelled: its step failed
                 self._vacate(slot)
                 request.fail(report.failure or EngineFailed("the engine dropped this request; send it again"))
+
+    def _push(self, token: SampledToken, report: StepReport) -> bool:
+        """Hand a token to its request. True when that was the last one of an answer."""
+        slot = token.slot
+        request = self._running[slot]
+        if request is None:
+            return False
+        if token.broken:
+            self._vacate(slot)
+            request.fail(EngineFailed(_BROKEN))
+            return False
+        try:
+            complete = request.push(token, report)
+        except Exception as error:  # noqa: BLE001 - a reply's defect must not take the step's other slots along
+            log_defect("a reply was cut", error)
+            request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
+            self._complete(token)
+            return False
+        if complete and slot == self._drafts.number:
+            self._vacate(slot)
+            return False
+        if request.line is not None and not complete:
+            self._lines.add(slot, request.line)
+        return complete
 
     def expire(self, now_ns: int) -> None:
         """End what is not done at its deadline: never late without a word."""
@@ -218,6 +235,7 @@ class Dispatcher:
 
     def _vacate(self, slot: int) -> None:
         self._running[slot] = None
+        self._lines.drop(slot)
         self._account.ended(slot)
 
     def _ending(self, slot: int) -> None:

@@ -135,11 +135,6 @@ class Http2Connection(asyncio.Protocol):
         """As ``outbox.Writer``."""
         return plain_descriptor(self._transport)
 
-    def flush(self) -> None:
-        """As ``outbox.Writer``."""
-        self.scheduled = False
-        self._flush()
-
     def take(self) -> bytes:
         """As ``outbox.Writer``."""
         self.scheduled = False

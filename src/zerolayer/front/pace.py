@@ -37,6 +37,8 @@ class Pace:
         self._clock_ns = clock_ns
         self._hearing = False
         self._deaf = False
+        self._foreseen = False  # who ends soon after the last step
+        held.foresee = self._foresee
 
     def on_step(self, report: StepReport) -> None:
         """Once per report, in the order of the steps."""
@@ -57,11 +59,17 @@ class Pace:
         if not self._guard.slots.confirmed:
             self._admission.rest()
         self._dispatcher.expire(report.ended_ns)
-        self._admission.foresee(self._dispatcher.left(), len(self.held))
+        self._foreseen = False
         if self.held:
             self.held.wake()
         self._turns.step_ended()
         self._hear()
+
+    def _foresee(self) -> None:
+        """Only those who are held need it, and it looks at every slot: once a step, when one of them may start."""
+        if not self._foreseen:
+            self._foreseen = True
+            self._admission.foresee(self._dispatcher.left(), len(self.held))
 
     def sweep(self, now_ns: int) -> None:
         """Several times a second: what has passed its time without a step."""
