@@ -70,7 +70,7 @@ class Sender:
         """All frames of a reply whose body, of ``size`` bytes, is taken."""
         self.window -= size
         stream.sent_bytes += size
-        self._out.append(frames)
+        self.out.append(frames)
         self.out_bytes += len(frames)
         self._on_end(stream)
 
