@@ -221,6 +221,20 @@ def test_the_old_model_is_given_back_when_its_last_stream_has_ended(serve):
     service.engine = EchoEngine(slots=1, slot_tokens=16, chunk_tokens=16, step_us=0)  # for the end of the test
 
 
+@pytest.mark.parametrize("freezes", [True, False])
+def test_a_change_freezes_what_lives_only_where_the_start_had(serve, freezes):
+    """What a program that holds a server finds frozen at its exit is never freed, the native objects among it."""
+    service = serve()
+    assert gc.get_freeze_count() == 0
+    try:
+        if freezes:
+            service.on_loop(gc.freeze)
+        change(service)
+        assert (service.on_loop(gc.get_freeze_count) > 0) == freezes
+    finally:
+        gc.unfreeze()
+
+
 @pytest.mark.parametrize("when", ["loading", "trying"])
 def test_a_model_that_fails_is_given_back(serve, when):
     service, made = serve(), []
