@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Hand bytes to the kernel, or hold them while the client does not read; beyond the limit the client is cut."""
-        if self._phase is Phase.CLOSED:
+        if self._phase is CLOSED:
             return
         if self._behind:
             data, self._behind = self._behind + data, b""
@@ -267,7 +267,7 @@ class Connection(asyncio.Protocol):
         """The reply to the current request is written."""
         read_whole = self._phase is BUSY
         exchange, self._exchange = self._exchange, None
-        if self._phase is Phase.CLOSED:
+        if self._phase is CLOSED:
             return
         if keep_alive and exchange is not None:
             if self._early or self._events:
