@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from functools import cached_property
 from typing import Protocol, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
@@ -55,6 +54,8 @@ class Connection(asyncio.Protocol):
         self._stalled_ns = NEVER
         self._dropped = 0
         self._streams_chunks = False  # the reply that is open
+        self._caller: Caller | None = None
+        self._descriptor: int | None = None
         self._exchange: Exchange | None = None
         self._refusal: ZerolayerError | None = None
         self.draining = False
@@ -112,10 +113,12 @@ class Connection(asyncio.Protocol):
 
     # What the exchange calls.
 
-    @cached_property
+    @property
     def caller(self) -> Caller:
         """Who is at the other end, for as long as the connection lasts."""
-        return caller_of(self._transport)
+        if self._caller is None:
+            self._caller = caller_of(self._transport)
+        return self._caller
 
     later = staticmethod(later_lines)
 
@@ -153,10 +156,12 @@ class Connection(asyncio.Protocol):
         if self._behind:
             self.write(b"")
 
-    @cached_property
+    @property
     def descriptor(self) -> int:
         """As ``outbox.Writer``."""
-        return plain_descriptor(self._transport)
+        if self._descriptor is None:
+            self._descriptor = plain_descriptor(self._transport)
+        return self._descriptor
 
     def take(self) -> bytes:
         """As ``outbox.Writer``."""
@@ -260,7 +265,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Hand bytes to the kernel, or hold them while the client does not read; beyond the limit the client is cut."""
-        if self._phase is Phase.CLOSED:
+        if self._phase is CLOSED:
             return
         if self._behind:
             data, self._behind = self._behind + data, b""
@@ -276,7 +281,7 @@ class Connection(asyncio.Protocol):
         """The reply to the current request is written."""
         read_whole = self._phase is BUSY
         exchange, self._exchange = self._exchange, None
-        if self._phase is Phase.CLOSED:
+        if self._phase is CLOSED:
             return
         if keep_alive and exchange is not None:
             if self._early or self._events:

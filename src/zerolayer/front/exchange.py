@@ -113,24 +113,13 @@ class Exchange:
     passed (HTTP/2 only).
     """
 
-    # Defaults stand in the class: most exchanges leave most of them as they are.
-    action: Action | None = None
+    # Defaults of what most exchanges leave as it is, and few look at: a look into the class is the dear one.
     allow = b""
     body = b""
-    on_gone: Callable[[], None] | None = None
-    streaming = False
-    more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
     media: tuple[Header, ...] = _EVENT_STREAM
-    explain: Callable[[ZerolayerError], ErrorReply] | None = None
     tells_when = True
-    intake: Callable[[bytes, bool], None] | None = None
     expired: Callable[[], None] | None = None
     deadline_ns = NEVER
-    dialect: Dialect = OPENAI
-    _left = False
-    _parked = False
-    identity: Identity = ANYONE  # set on the head, before anything else is looked at
-    receipt: Receipt | None = None  # what is written down of this request
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
         self._connection = connection
@@ -138,6 +127,17 @@ class Exchange:
         self.head = head = head or _UNREADABLE
         self.id = site.ids.of(head)
         self.stages = StageClock(first_byte_ns)
+        self.action: Action | None = None
+        self.intake: Callable[[bytes, bool], None] | None = None
+        self.on_gone: Callable[[], None] | None = None
+        self.receipt: Receipt | None = None  # what is written down of this request
+        self.identity: Identity = ANYONE  # set on the head, before anything else is looked at
+        self.dialect: Dialect = OPENAI
+        self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
+        self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
+        self.streaming = False
+        self._left = False
+        self._parked = False
         site.glue.enter(first_byte_ns)
 
     @property
@@ -199,7 +199,8 @@ class Exchange:
         status, headers, body = (self.explain or self._explain)(error)
         self.reply(status, headers, body, keep_alive=keep_alive, spelled=spelled)
         if isinstance(error, _LACK_OF_SLOTS):
-            metrics.promises.refused(self.stages.elapsed_ns)
+            stages = self.stages
+            metrics.promises.refused(stages.last_ns - stages.started_ns)
 
     def defect(self, error: Exception) -> None:
         """The server's own code failed on this request: it costs this request, and nobody else's."""

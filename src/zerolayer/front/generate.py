@@ -39,6 +39,7 @@ from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
+from zerolayer.wire._native import own_names
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.grpc import is_grpc
 from zerolayer.wire.http1_head import HTTP2, Head
@@ -339,10 +340,7 @@ class Generator:
 def _headers(head: Head) -> dict[bytes, bytes]:
     """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
     headers = head.values
-    if head.minor == HTTP2 and is_grpc(headers.get(b"content-type")):
-        own = {b"x-" + name: value for name, value in headers.items() if name[:3] == b"zl-"}
-        return headers | own if own else headers
-    return headers
+    return own_names(headers) if head.minor == HTTP2 and is_grpc(headers.get(b"content-type")) else headers
 
 
 def _extra(arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:

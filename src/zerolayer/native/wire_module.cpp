@@ -158,6 +158,38 @@ nb::bytes numbered(nb::bytes prefix, uint64_t number) {
   return out.done();
 }
 
+// `parts` with the decimal digits of `number` between each two of them.
+nb::bytes joined(nb::tuple parts, uint64_t number) {
+  const zl::Decimal decimal(number);
+  const Bytes digits = decimal;
+  size_t size = parts.size() ? (parts.size() - 1) * digits.size() : 0;
+  for (nb::handle part : parts) size += view(part).size();
+  Written out(size);
+  bool first = true;
+  for (nb::handle part : parts) {
+    if (!first) out << digits;
+    out << view(part);
+    first = false;
+  }
+  return out.done();
+}
+
+// The same dictionary, or one with each `zl-name` as `x-zl-name` too, where there are such names.
+nb::dict own_names(nb::dict values) {
+  constexpr Bytes kOwn = "zl-", kExtension = "x-";
+  nb::object more;
+  for (auto [name, value] : values) {
+    const Bytes given = view(name);
+    if (given.substr(0, kOwn.size()) != kOwn) continue;
+    if (!more.is_valid()) more = nb::steal(PyDict_Copy(values.ptr()));
+    if (!more.is_valid()) throw nb::python_error();
+    Written own(kExtension.size() + given.size());
+    own << kExtension << given;
+    more[own.done()] = value;
+  }
+  return more.is_valid() ? nb::cast<nb::dict>(more) : values;
+}
+
 bool is_name(nb::bytes value, size_t longest) { return value.size() - 1 < longest && zl::is_ascii_visible(view(value)); }
 
 // A table of (state, flags, symbol) by state and half byte.
@@ -186,6 +218,8 @@ NB_MODULE(_native, m) {
   m.def("http2_when", &when<zl::Http2>);
   m.def("stamped", &stamped);
   m.def("numbered", &numbered);
+  m.def("joined", &joined);
+  m.def("own_names", &own_names);
   m.def("is_name", &is_name);
   m.def("whole_request", &whole_request);
   nb::class_<zl::Huffman>(m, "Huffman").def("__init__", &read_huffman).def("decode", &decode_huffman);

@@ -46,6 +46,12 @@ def stamped(before: bytes, wall_s: float, between: bytes, name: bytes, after: by
 def numbered(prefix: bytes, number: int, /) -> bytes:
     """``number`` in at least eight hexadecimal digits."""
 
+def joined(parts: tuple[bytes, ...], number: int, /) -> bytes:
+    """The parts with ``number`` in decimal digits between each two of them."""
+
+def own_names(values: dict[bytes, bytes], /) -> dict[bytes, bytes]:
+    """The same dictionary, or one with each ``zl-name`` as ``x-zl-name`` too, where there are such names."""
+
 def is_name(value: bytes, longest: int, /) -> bool:
     """Whether it is 1 to ``longest`` visible ASCII characters, none of them a space."""
 
