@@ -12,19 +12,27 @@ Engine::Span Engine::share(int items, int thread, int threads) {
 }
 
 void Engine::run_rows() {
-  pool_.run([](void* engine, int thread) { static_cast<Engine*>(engine)->forward(thread); }, this);
+  shift_.begin();
+  for (stage_ = 0; stage_ < layers_.size() + !logit_rows_.empty(); stage_++) {
+    pool_.run([](void* engine, int thread) { static_cast<Engine*>(engine)->run_stage(thread); }, this, shift_.threads());
+    shift_.stage_ended();
+  }
+  shift_.end();
 }
 
-void Engine::forward(int thread) {
-  const int rows = int(rows_.size());
-  const Span mine = share(rows, thread, pool_.threads());
-  for (int r = mine.begin; r < mine.end; r++)
-    dequantise_row(embedding_type_, embedding_ + embedding_row_ * rows_[r].token, shape_.hidden, x_ + r * width_);
-  for (size_t l = 0; l < layers_.size(); l++) {
-    attention(layers_[l], thread);
-    feed_forward(layers_[l], l + 1 < layers_.size() ? layers_[l + 1].qkv : head_, thread);
+// A layer, or the head. Stages are where the number of threads may change.
+void Engine::run_stage(int thread) {
+  if (stage_ == layers_.size()) return head(thread);
+  if (stage_ == 0) {
+    const Span mine = share(int(rows_.size()), thread, pool_.threads());
+    for (int r = mine.begin; r < mine.end; r++)
+      dequantise_row(embedding_type_, embedding_ + embedding_row_ * rows_[r].token, shape_.hidden, x_ + r * width_);
   }
-  if (logit_rows_.empty()) return;
+  attention(layers_[stage_], thread);
+  feed_forward(layers_[stage_], stage_ + 1 < layers_.size() ? layers_[stage_ + 1].qkv : head_, thread);
+}
+
+void Engine::head(int thread) {
   // There is room for the logits of a row a slot; a chunk whose prompt is scored has more.
   for (size_t begin = 0; begin < logit_rows_.size(); begin += limits_.slots) {
     const size_t end = std::min(begin + limits_.slots, logit_rows_.size());
@@ -85,7 +93,6 @@ void Engine::feed_forward(const Layer& layer, const Matrix& next, int thread) {
   pool_.barrier();
   quantise_rows(hidden_, hidden_stride_, layer.down, nullptr, thread);
   multiply(layer.down, next, rows, Epilogue::kAdd, x_, width_, thread);
-  pool_.barrier();
 }
 
 void Engine::quantise_rows(const float* x, size_t stride, const Matrix& m, const float* norm, int thread) {
