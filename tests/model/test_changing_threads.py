@@ -61,10 +61,10 @@ def test_a_number_of_threads_that_there_is_not_is_refused(many: NativeEngine) ->
 
 def test_no_thread_rests_before_anything_is_known(engines: Engines) -> None:
     fresh = engines.open(LLAMA_64, threads=2)
-    assert (fresh.resting, fresh.cores_had) == (0, 0.0)
+    assert (fresh.resting, fresh.crowded, fresh.cores_had) == (0, False, 0.0)
 
 
 def test_an_engine_that_is_shut_down_has_no_thread_at_rest(engines: Engines) -> None:
     ended = engines.open(LLAMA_64, threads=2)
     ended.shutdown()
-    assert (ended.resting, ended.cores_had) == (0, 0.0)
+    assert (ended.resting, ended.crowded, ended.cores_had) == (0, False, 0.0)

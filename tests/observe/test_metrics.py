@@ -31,11 +31,12 @@ def test_nodes_and_the_device_are_told():
 
 
 def test_threads_at_rest_and_the_cores_that_were_had_are_told():
-    page = Metrics("m").render(Gauges(engine=EngineState(1, 1, 0.5))).decode()
+    page = Metrics("m").render(Gauges(engine=EngineState(1, 1, 0.5, True))).decode()
     for line in (
         'zerolayer:engine_threads{model_name="m",state="working"} 1',
         'zerolayer:engine_threads{model_name="m",state="resting"} 1',
         'zerolayer:engine_cores{model_name="m"} 0.5',
+        'zerolayer:cores_shared{model_name="m"} 1',
     ):
         assert f"\n{line}\n" in page
 

@@ -111,6 +111,10 @@ class MockEngine:
         return 0
 
     @property
+    def crowded(self) -> bool:
+        return False
+
+    @property
     def cores_had(self) -> float:
         return 0.0
 

@@ -239,6 +239,10 @@ class NativeEngine:
         return 0 if self._engine is None else self._info.threads - self._engine.threads_now
 
     @property
+    def crowded(self) -> bool:
+        return self._engine is not None and self._engine.crowded
+
+    @property
     def cores_had(self) -> float:
         return 0.0 if self._engine is None else self._engine.cores_now
 

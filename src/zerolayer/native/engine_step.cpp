@@ -39,9 +39,9 @@ void Engine::head(int thread) {
     const Span logits = share(int(end - begin), thread, pool_.threads());
     for (int i = logits.begin; i < logits.end; i++)
       kernels_->quantise(x_ + logit_rows_[begin + i] * width_, head_, head_norm_, shape_.rms_eps, activations_, i);
-    pool_.barrier();
+    pool_.barrier(thread);
     multiply(head_, layers_[0].qkv, int(end - begin), Epilogue::kStore, logits_, logit_stride_, thread);
-    pool_.barrier();
+    pool_.barrier(thread);
     if (sampling_) sample(begin, end, thread);
   }
 }
@@ -50,7 +50,7 @@ void Engine::attention(const Layer& layer, int thread) {
   const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
   quantise_rows(x_, width_, layer.qkv, layer.attention_norm, thread);
   multiply(layer.qkv, layer.output, rows, Epilogue::kStore, qkv_, qkv_stride_, thread);
-  pool_.barrier();
+  pool_.barrier(thread);
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
     const int head = unit / rows;
     const Row& row = rows_[unit % rows];
@@ -63,7 +63,7 @@ void Engine::attention(const Layer& layer, int thread) {
     kernels_->rope(key, head_dim, cosine, sine);
     kernels_->store_kv(slot_kv(layer, row.slot, head), head_dim, row.position, key, key + shape_.kv_width());
   }
-  pool_.barrier();
+  pool_.barrier(thread);
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
     const int head = unit / rows;
     const Row& row = rows_[unit % rows];
@@ -74,10 +74,10 @@ void Engine::attention(const Layer& layer, int thread) {
     kernels_->attend(prefix, slot.shared, own, head_dim, group, row.position + 1, qkv_ + (unit % rows) * qkv_stride_ + at,
                      attended_ + (unit % rows) * attended_stride_ + at, threads_[thread].attention);
   }
-  pool_.barrier();
+  pool_.barrier(thread);
   quantise_rows(attended_, attended_stride_, layer.output, nullptr, thread);
   multiply(layer.output, layer.gate_up, rows, Epilogue::kAdd, x_, width_, thread);
-  pool_.barrier();
+  pool_.barrier(thread);
 }
 
 void Engine::norm_heads(const Layer& layer, float* queries, float* key) {
@@ -90,7 +90,7 @@ void Engine::feed_forward(const Layer& layer, const Matrix& next, int thread) {
   const int rows = int(rows_.size());
   quantise_rows(x_, width_, layer.gate_up, layer.mlp_norm, thread);
   multiply(layer.gate_up, layer.down, rows, Epilogue::kSiluMul, hidden_, hidden_stride_, thread);
-  pool_.barrier();
+  pool_.barrier(thread);
   quantise_rows(hidden_, hidden_stride_, layer.down, nullptr, thread);
   multiply(layer.down, next, rows, Epilogue::kAdd, x_, width_, thread);
 }
@@ -98,7 +98,7 @@ void Engine::feed_forward(const Layer& layer, const Matrix& next, int thread) {
 void Engine::quantise_rows(const float* x, size_t stride, const Matrix& m, const float* norm, int thread) {
   const Span mine = share(int(rows_.size()), thread, pool_.threads());
   for (int r = mine.begin; r < mine.end; r++) kernels_->quantise(x + r * stride, m, norm, shape_.rms_eps, activations_, r);
-  pool_.barrier();
+  pool_.barrier(thread);
   if (listening_) listen(m, x, stride, norm, thread);
 }
 

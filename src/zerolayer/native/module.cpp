@@ -121,6 +121,12 @@ NB_MODULE(_native, m) {
       .def_prop_ro("steady", &zl::Crew::steady)
       .def_prop_ro("cores", &zl::Crew::cores);
 
+  nb::class_<zl::Patience>(m, "Patience")
+      .def(nb::init<>())
+      .def("look", &zl::Patience::look, "now_ns"_a, "wall_ns"_a, "slept_ns"_a, "threads"_a)
+      .def_prop_ro("spins", &zl::Patience::spins)
+      .def_prop_ro("crowded", &zl::Patience::crowded);
+
   nb::class_<TensorArgument>(m, "Tensor")
       .def("__init__", [](TensorArgument* self, int type, Bytes data, int rows, int columns) { new (self) TensorArgument{type, data, rows, columns}; },
            "type"_a, "data"_a, "rows"_a, "columns"_a);
@@ -201,6 +207,7 @@ NB_MODULE(_native, m) {
         e.shift().follow(std::move(counts));
       }, "counts"_a, "For tests: the threads of the coming stages of steps, in turn; none: as many as get most done.")
       .def_prop_ro("threads_now", [](zl::Engine& e) { return e.shift().threads_now(); })
+      .def_prop_ro("crowded", [](zl::Engine& e) { return e.shift().crowded(); })
       .def_prop_ro("cores_now", [](zl::Engine& e) { return e.shift().cores_now(); })
       .def("touch", &zl::Engine::touch, "part"_a, "parts"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())

@@ -1,7 +1,10 @@
 #include "pool.hpp"
 
-#include <cerrno>
 #include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -13,8 +16,19 @@ namespace {
 // A worker spins this long for the next run before it sleeps: longer than the gap between two steps, far shorter than a step, so an
 // idle server does not spin.
 constexpr int kSpinsForRun = 2000;
-// A barrier is passed within microseconds unless another process holds a core: some 70 us, then it is that core's turn to be waited for.
-constexpr int kSpinsAtBarrier = 4000;
+// At a barrier: for about 200 us, far longer than threads on cores of their own wait for each other, or for 2 us.
+constexpr int kSpinsAtBarrier = 12000, kFewSpins = 100;
+
+double time_spin() {
+  constexpr int kSpins = 500;
+  auto shortest = std::chrono::steady_clock::duration::max();
+  for (int turn = 0; turn < 5; turn++) {
+    const auto begun = std::chrono::steady_clock::now();
+    for (int spin = 0; spin < kSpins; spin++) Signal::pause();
+    shortest = std::min(shortest, std::chrono::steady_clock::now() - begun);
+  }
+  return std::chrono::duration<double, std::nano>(shortest).count() / kSpins;
+}
 
 // The caller's floating-point mode (Python, another library) must not change a bit of a result.
 class DefaultFloatMode {
@@ -30,7 +44,8 @@ class DefaultFloatMode {
 
 }  // namespace
 
-Pool::Pool(int threads) : size_(threads), threads_(threads), workers_(threads - 1) {
+Pool::Pool(int threads)
+    : size_(threads), spin_ns_(time_spin()), threads_(threads), waiting_(threads), workers_(threads - 1) {
   sched_getaffinity(0, sizeof anywhere_, &anywhere_);
   for (int t = 1; t < threads; t++) {
     Worker& worker = workers_[t - 1];
@@ -76,6 +91,18 @@ int64_t Pool::workers_cpu_ns() const {
   return sum;
 }
 
+int64_t Pool::spun_ns() const {
+  int64_t spins = 0;
+  for (const Waiting& one : waiting_) spins += one.spins;
+  return int64_t(double(spins) * spin_ns_);
+}
+
+int64_t Pool::slept_ns() const {
+  int64_t sum = 0;
+  for (const Waiting& one : waiting_) sum += one.slept_ns;
+  return sum;
+}
+
 void Pool::run(Work work, void* context, int threads) {
   threads_ = threads;
   work_ = work;
@@ -85,12 +112,13 @@ void Pool::run(Work work, void* context, int threads) {
     [[maybe_unused]] const DefaultFloatMode mode;
     work(context, 0);
   }
-  barrier();
+  barrier(0);
 }
 
 void Pool::serve(Worker* worker, int thread) {
   for (uint32_t seen = 0;; seen += 2) {
-    worker->go.wait(seen, kSpinsForRun);
+    waiting_[thread].spins += worker->go.spin(seen, kSpinsForRun);
+    worker->go.sleep(seen);
     if (stopping_) return;
     {
       [[maybe_unused]] const DefaultFloatMode mode;
@@ -109,10 +137,16 @@ bool Pool::arrive() {
   return true;
 }
 
-void Pool::barrier() {
+void Pool::barrier(int thread) {
   if (threads_ == 1) return;
   const uint32_t seen = passed_.read();
-  if (!arrive()) passed_.wait(seen, kSpinsAtBarrier);
+  if (arrive()) return;
+  Waiting& own = waiting_[thread];
+  own.spins += passed_.spin(seen, spins_ ? kSpinsAtBarrier : kFewSpins);
+  if (passed_.read() != seen) return;
+  const auto begun = std::chrono::steady_clock::now();
+  passed_.sleep(seen);
+  own.slept_ns += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begun).count();
 }
 
 }  // namespace zl

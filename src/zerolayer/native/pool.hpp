@@ -1,5 +1,4 @@
-// The threads of one engine: they spin inside a step, sleep between steps, and meet at barriers. Where another program has the core of
-// one, the others sleep at the barrier until it comes.
+// The threads of one engine: they meet at barriers inside a step, and sleep between steps.
 #pragma once
 
 #include <sched.h>
@@ -30,16 +29,24 @@ class Pool {
   void run(Work work, void* context, int threads);
   void run(Work work, void* context) { run(work, context, size_); }
 
-  // Every thread of a run() must call it equally often.
-  void barrier();
+  // Every thread of a run() must call it equally often, with its number.
+  void barrier(int thread);
 
-  // Time that the workers have had on cores so far.
+  // Whether threads spin at a barrier before they sleep (patience.hpp). Between two runs.
+  void spin(bool spins) { spins_ = spins; }
+
+  // Between two runs: the time that the workers have had on cores so far, and that all threads have spent spinning, and asleep at barriers.
   int64_t workers_cpu_ns() const;
+  int64_t spun_ns() const;
+  int64_t slept_ns() const;
 
   // So many threads will run from now on. Fewer than all are not kept on cores of their own: one of those cores may be another program's.
   void place(int threads);
 
  private:
+  struct alignas(128) Waiting {
+    int64_t spins = 0, slept_ns = 0;  // so far; slept at barriers
+  };
   struct alignas(128) Worker {
     Signal go;  // raised once for each run that it takes part in
     std::thread thread;
@@ -51,14 +58,16 @@ class Pool {
   bool arrive();
 
   const int size_;
+  const double spin_ns_;  // one spin
   int threads_;
   Work work_ = nullptr;
   void* context_ = nullptr;
-  bool stopping_ = false;
+  bool stopping_ = false, spins_ = true;
   cpu_set_t anywhere_{};  // what the process may use
   bool pinned_ = false, at_home_ = false;
   alignas(128) std::atomic<int> arrived_{0};  // threads at the barrier
   alignas(128) Signal passed_;                // raised as the barrier is passed
+  std::vector<Waiting> waiting_;              // by thread
   std::vector<Worker> workers_;
 };
 

@@ -23,7 +23,10 @@ void Shift::begin() {
   const int64_t now = read(CLOCK_MONOTONIC), before = stage_ns_;
   stage_ns_ = now;
   caller_ns_ = read(CLOCK_THREAD_CPUTIME_ID);
-  if (now - before > kStaleNs) start_stretch();
+  if (now - before > kStaleNs) {
+    start_stretch();
+    window_ = {0, pool_.slept_ns()};
+  }
 }
 
 void Shift::end() {
@@ -32,14 +35,27 @@ void Shift::end() {
 
 void Shift::stage_ended() {
   if (pool_.size() == 1) return;
-  const int64_t now = read(CLOCK_MONOTONIC);
-  wall_ns_ += now - stage_ns_;
+  const int64_t now = read(CLOCK_MONOTONIC), passed = now - stage_ns_;
   stage_ns_ = now;
-  if (wall_ns_ < kStretchNs) return;
-  const int64_t caller = read(CLOCK_THREAD_CPUTIME_ID);
-  worked_ns_ += caller - caller_ns_;
-  caller_ns_ = caller;
-  crew_.look(now, wall_ns_, worked_ns_ + pool_.workers_cpu_ns() - workers_ns_);
+  wall_ns_ += passed;
+  if (pool_.threads() > 1 && (window_.wall_ns += passed) >= Patience::kWindowNs) look_at_waits(now);
+  if (wall_ns_ >= kStretchNs) look_at_work(now);
+}
+
+void Shift::look_at_waits(int64_t now) {
+  const bool spun = patience_.spins();
+  const int64_t slept = pool_.slept_ns();
+  patience_.look(now, window_.wall_ns, slept - window_.slept_ns, pool_.threads());
+  window_ = {0, slept};
+  crowded_.store(patience_.crowded(), std::memory_order_relaxed);
+  if (patience_.spins() == spun) return;
+  pool_.spin(!spun);
+  start_stretch();  // what was seen before was another way to wait
+}
+
+void Shift::look_at_work(int64_t now) {
+  const int64_t caller = read(CLOCK_THREAD_CPUTIME_ID) - caller_ns_;
+  crew_.look(now, wall_ns_, worked_ns_ + caller + pool_.workers_cpu_ns() - workers_ns_ - (pool_.spun_ns() - spun_ns_));
   pool_.place(crew_.threads());
   threads_now_.store(crew_.steady(), std::memory_order_relaxed);
   cores_now_.store(float(crew_.cores()), std::memory_order_relaxed);
@@ -47,8 +63,10 @@ void Shift::stage_ended() {
 }
 
 void Shift::start_stretch() {
+  caller_ns_ = read(CLOCK_THREAD_CPUTIME_ID);
   wall_ns_ = worked_ns_ = 0;
   workers_ns_ = pool_.workers_cpu_ns();
+  spun_ns_ = pool_.spun_ns();
 }
 
 int Shift::threads() {

@@ -1,4 +1,4 @@
-// A number that threads wait for: whoever waits spins for a while, then sleeps in the kernel until it is raised.
+// A number that threads wait for: whoever waits spins for a while, then sleeps in the kernel.
 //
 // Neither std::atomic::wait nor a loop of sched_yield will do: both yield, and Linux takes from who yields the rest of its slice, and with
 // it its share of a core that another program wants. Who sleeps keeps its share, and is put back at once when it is woken.
@@ -28,21 +28,21 @@ class Signal {
     if (word_.exchange(next, std::memory_order_acq_rel) & kAsleep) futex(FUTEX_WAKE_PRIVATE, INT_MAX);
   }
 
+  // Until it is not `seen` any more, or so often. Returns how often.
+  int spin(uint32_t seen, int most) const {
+    int spins = 0;
+    for (; spins < most && read() == seen; spins++) pause();
+    return spins;
+  }
+
   // Until it is not `seen` any more.
-  void wait(uint32_t seen, int spins) {
-    for (; read() == seen; spins--) {
-      if (spins > 0) {
-        pause();
-        continue;
-      }
+  void sleep(uint32_t seen) {
+    while (read() == seen) {
       uint32_t awake = seen;  // or somebody else sleeps already
       if (word_.compare_exchange_strong(awake, seen | kAsleep, std::memory_order_acq_rel) || awake == (seen | kAsleep))
         futex(FUTEX_WAIT_PRIVATE, seen | kAsleep);
     }
   }
-
- private:
-  static constexpr uint32_t kAsleep = 1;
 
   static void pause() {
 #if defined(__x86_64__)
@@ -51,6 +51,9 @@ class Signal {
     __asm__ volatile("yield");
 #endif
   }
+
+ private:
+  static constexpr uint32_t kAsleep = 1;
 
   // Errors (the number has changed, a signal came) are for the caller's loop to find.
   void futex(int operation, uint32_t value) {

@@ -51,11 +51,12 @@ class ProgramState(msgspec.Struct, frozen=True):
 
 
 class EngineState(msgspec.Struct, frozen=True):
-    """The engine's threads, and the cores that those which work had together while steps ran (0: not known)."""
+    """The engine's threads, the cores that those which work had in steps (0: not known), and if others share these."""
 
     working: int = 0
     resting: int = 0
     cores_had: float = 0.0
+    crowded: bool = False
 
 
 class AnswerState(msgspec.Struct, frozen=True):
@@ -361,6 +362,7 @@ class Metrics:
         labels, states = self._labels, [("working", engine.working), ("resting", engine.resting)]
         yield from family("zerolayer:engine_threads", "gauge", "The engine's threads.", labels, "state", states)
         yield from single("zerolayer:engine_cores", "gauge", "Cores they had in steps.", labels, engine.cores_had)
+        yield from single("zerolayer:cores_shared", "gauge", "Others run on them.", labels, int(engine.crowded))
 
     def _node_lines(self, node: NodeState) -> Iterator[str]:
         labels = self._labels

@@ -113,7 +113,7 @@ class Measuring:
 
 def _engine(room: ModelRoom) -> EngineState:
     engine = room.loaded.engine
-    return EngineState(room.info.threads - engine.resting, engine.resting, engine.cores_had)
+    return EngineState(room.info.threads - engine.resting, engine.resting, engine.cores_had, engine.crowded)
 
 
 def _answers(keeping: Keeping | None) -> AnswerState | None:
