@@ -7,7 +7,7 @@
 namespace zl {
 namespace {
 
-constexpr int64_t kStretchNs = 50000000;   // a dozen turns of programs that share a core, and 5 % of the time between two trials
+constexpr int64_t kStretchNs = 100000000;  // some dozen turns of programs that share a core
 constexpr int64_t kStaleNs = 1000000000;   // nothing ran for so long: the stretch before says nothing any more
 
 int64_t read(clockid_t clock) {
