@@ -35,7 +35,7 @@ def test_threads_at_rest_and_the_cores_that_were_had_are_told():
     for line in (
         'zerolayer:engine_threads{model_name="m",state="working"} 1',
         'zerolayer:engine_threads{model_name="m",state="resting"} 1',
-        'zerolayer:engine_cores{model_name="m"} 0.5',
+        'zerolayer:engine_cores_had{model_name="m"} 0.5',
         'zerolayer:cores_shared{model_name="m"} 1',
     ):
         assert f"\n{line}\n" in page

@@ -193,6 +193,7 @@ class Engine {
   std::vector<int32_t> plan_;
   std::vector<Row> rows_;
   std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
+  bool chunked_ = false;  // several rows are of one slot
   bool complete_ = false;  // all weights are loaded
   bool listening_ = false;  // to what matrices multiply, in find_fine()
   std::vector<Refinable> refinable_;

@@ -12,6 +12,7 @@ Engine::Span Engine::share(int items, int thread, int threads) {
 }
 
 void Engine::run_rows() {
+  chunked_ = rows_.size() > 1 && rows_.back().slot == rows_[rows_.size() - 2].slot;  // the rows of a chunk are the last ones
   shift_.begin();
   for (stage_ = 0; stage_ < layers_.size() + !logit_rows_.empty(); stage_++) {
     pool_.run([](void* engine, int thread) { static_cast<Engine*>(engine)->run_stage(thread); }, this, shift_.threads());
@@ -63,7 +64,7 @@ void Engine::attention(const Layer& layer, int thread) {
     kernels_->rope(key, head_dim, cosine, sine);
     kernels_->store_kv(slot_kv(layer, row.slot, head), head_dim, row.position, key, key + shape_.kv_width());
   }
-  pool_.barrier(thread);
+  if (chunked_) pool_.barrier(thread);  // else a thread reads only what it wrote itself: the rows are of different slots
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
     const int head = unit / rows;
     const Row& row = rows_[unit % rows];

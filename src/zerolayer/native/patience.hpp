@@ -16,6 +16,8 @@ class Patience {
   static constexpr int64_t kWindowNs = 20000000;  // what is looked at, at least
 
   bool spins() const { return spins_; }
+  // How long a thread may have slept in the coming window before it spins no more in it.
+  int64_t sleep_ns() const { return spins_ ? kWindowNs / 4 : 0; }
   // Whether other programs are on the threads' cores, as far as is known while spinning is tried.
   bool crowded() const { return !spins_ || pause_ns_ > kLeastNs; }
 

@@ -97,6 +97,10 @@ int64_t Pool::spun_ns() const {
   return int64_t(double(spins) * spin_ns_);
 }
 
+void Pool::spin(int64_t slept_ns) {
+  for (Waiting& one : waiting_) one.spins_until_ns = one.slept_ns + slept_ns;
+}
+
 int64_t Pool::slept_ns() const {
   int64_t sum = 0;
   for (const Waiting& one : waiting_) sum += one.slept_ns;
@@ -142,7 +146,7 @@ void Pool::barrier(int thread) {
   const uint32_t seen = passed_.read();
   if (arrive()) return;
   Waiting& own = waiting_[thread];
-  own.spins += passed_.spin(seen, spins_ ? kSpinsAtBarrier : kFewSpins);
+  own.spins += passed_.spin(seen, own.slept_ns < own.spins_until_ns ? kSpinsAtBarrier : kFewSpins);
   if (passed_.read() != seen) return;
   const auto begun = std::chrono::steady_clock::now();
   passed_.sleep(seen);

@@ -32,8 +32,8 @@ class Pool {
   // Every thread of a run() must call it equally often, with its number.
   void barrier(int thread);
 
-  // Whether threads spin at a barrier before they sleep (patience.hpp). Between two runs.
-  void spin(bool spins) { spins_ = spins; }
+  // From now on each thread spins at barriers before it sleeps, until it has slept for so long. Between two runs.
+  void spin(int64_t slept_ns);
 
   // Between two runs: the time that the workers have had on cores so far, and that all threads have spent spinning, and asleep at barriers.
   int64_t workers_cpu_ns() const;
@@ -46,6 +46,7 @@ class Pool {
  private:
   struct alignas(128) Waiting {
     int64_t spins = 0, slept_ns = 0;  // so far; slept at barriers
+    int64_t spins_until_ns = 0;       // it has slept so much
   };
   struct alignas(128) Worker {
     Signal go;  // raised once for each run that it takes part in
@@ -62,7 +63,7 @@ class Pool {
   int threads_;
   Work work_ = nullptr;
   void* context_ = nullptr;
-  bool stopping_ = false, spins_ = true;
+  bool stopping_ = false;
   cpu_set_t anywhere_{};  // what the process may use
   bool pinned_ = false, at_home_ = false;
   alignas(128) std::atomic<int> arrived_{0};  // threads at the barrier

@@ -25,7 +25,7 @@ void Shift::begin() {
   caller_ns_ = read(CLOCK_THREAD_CPUTIME_ID);
   if (now - before > kStaleNs) {
     start_stretch();
-    window_ = {0, pool_.slept_ns()};
+    start_window();
   }
 }
 
@@ -44,13 +44,15 @@ void Shift::stage_ended() {
 
 void Shift::look_at_waits(int64_t now) {
   const bool spun = patience_.spins();
-  const int64_t slept = pool_.slept_ns();
-  patience_.look(now, window_.wall_ns, slept - window_.slept_ns, pool_.threads());
-  window_ = {0, slept};
+  patience_.look(now, window_.wall_ns, pool_.slept_ns() - window_.slept_ns, pool_.threads());
+  start_window();
   crowded_.store(patience_.crowded(), std::memory_order_relaxed);
-  if (patience_.spins() == spun) return;
-  pool_.spin(!spun);
-  start_stretch();  // what was seen before was another way to wait
+  if (patience_.spins() != spun) start_stretch();  // what was seen before was another way to wait
+}
+
+void Shift::start_window() {
+  window_ = {0, pool_.slept_ns()};
+  pool_.spin(patience_.sleep_ns());
 }
 
 void Shift::look_at_work(int64_t now) {

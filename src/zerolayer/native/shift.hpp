@@ -15,7 +15,7 @@ namespace zl {
 // One thread calls, but for what is said otherwise. In quiet it costs a step two looks at a thread's clock, and each stage one at the time.
 class Shift {
  public:
-  explicit Shift(Pool* pool) : pool_(*pool), crew_(pool->size()), threads_now_(pool->size()) {}
+  explicit Shift(Pool* pool) : pool_(*pool), crew_(pool->size()), threads_now_(pool->size()) { start_window(); }
 
   // Around a step, and after each of its stages. Between two stages, all threads have returned from run().
   void begin();
@@ -38,6 +38,7 @@ class Shift {
   struct Window { int64_t wall_ns = 0, slept_ns = 0; };  // in steps, and what the threads had slept when it began
 
   void start_stretch();
+  void start_window();
   void look_at_waits(int64_t now);
   void look_at_work(int64_t now);
 

@@ -361,7 +361,7 @@ class Metrics:
     def _thread_lines(self, engine: EngineState) -> Iterator[str]:
         labels, states = self._labels, [("working", engine.working), ("resting", engine.resting)]
         yield from family("zerolayer:engine_threads", "gauge", "The engine's threads.", labels, "state", states)
-        yield from single("zerolayer:engine_cores", "gauge", "Cores they had in steps.", labels, engine.cores_had)
+        yield from single("zerolayer:engine_cores_had", "gauge", "Cores they had in steps.", labels, engine.cores_had)
         yield from single("zerolayer:cores_shared", "gauge", "Others run on them.", labels, int(engine.crowded))
 
     def _node_lines(self, node: NodeState) -> Iterator[str]:
