@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolayer.observe.exposition import Histogram
-from zerolayer.observe.metrics import Gauges, Metrics, NodeState, ProgramState
+from zerolayer.observe.metrics import EngineState, Gauges, Metrics, NodeState, ProgramState
 from zerolayer.observe.stages import Stage, StageClock
 
 VLLM = [
@@ -27,6 +27,17 @@ def test_nodes_and_the_device_are_told():
         'zerolayer:nodes{model_name="m",state="away"} 1',
         'zerolayer:derate_ratio{model_name="m"} 0.75',
         'zerolayer:quarantined{model_name="m"} 1',
+    ):
+        assert f"\n{line}\n" in page
+
+
+def test_threads_at_rest_and_the_cores_that_were_had_are_told():
+    page = Metrics("m").render(Gauges(engine=EngineState(1, 1, 0.5, True))).decode()
+    for line in (
+        'zerolayer:engine_threads{model_name="m",state="working"} 1',
+        'zerolayer:engine_threads{model_name="m",state="resting"} 1',
+        'zerolayer:engine_cores_had{model_name="m"} 0.5',
+        'zerolayer:cores_shared{model_name="m"} 1',
     ):
         assert f"\n{line}\n" in page
 

@@ -35,6 +35,15 @@ class ProgramState(msgspec.Struct, frozen=True):
     heartbeats: int = 0
 
 
+class EngineState(msgspec.Struct, frozen=True):
+    """The engine's threads, the cores that those which work had in steps (0: not known), and if others share these."""
+
+    working: int = 0
+    resting: int = 0
+    cores_had: float = 0.0
+    crowded: bool = False
+
+
 class AnswerState(msgspec.Struct, frozen=True):
     """The cache of whole answers."""
 
@@ -84,6 +93,7 @@ class Gauges(msgspec.Struct, frozen=True):
     engine_bytes: int = 0
     chunk_tokens: int = 0
     step_ns: Mapping[str, int] = {}  # what a step usually takes, by kind
+    engine: EngineState = EngineState()
     node: NodeState = NodeState()
 
 
@@ -235,6 +245,7 @@ class Metrics(Answered):
         yield from single("zerolayer:chunk_tokens", "gauge", "A full chunk of a prompt.", labels, gauges.chunk_tokens)
         usual = [(kind, spent * _NS) for kind, spent in gauges.step_ns.items()]
         yield from family("zerolayer:step_seconds", "gauge", "What a step usually takes.", labels, "kind", usual)
+        yield from self._thread_lines(gauges.engine)
         programs = gauges.programs
         dropped = [(name, 0) for name in programs.in_use] + [(name, 1) for name in programs.dropped]
         yield from family(
@@ -246,6 +257,12 @@ class Metrics(Answered):
             sorted(dropped),
         )
         yield from single("zerolayer:heartbeats_total", "counter", "Programs tried.", labels, programs.heartbeats)
+
+    def _thread_lines(self, engine: EngineState) -> Iterator[str]:
+        labels, states = self._labels, [("working", engine.working), ("resting", engine.resting)]
+        yield from family("zerolayer:engine_threads", "gauge", "The engine's threads.", labels, "state", states)
+        yield from single("zerolayer:engine_cores_had", "gauge", "Cores they had in steps.", labels, engine.cores_had)
+        yield from single("zerolayer:cores_shared", "gauge", "Others run on them.", labels, int(engine.crowded))
 
     def _node_lines(self, node: NodeState) -> Iterator[str]:
         labels = self._labels

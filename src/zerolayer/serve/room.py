@@ -212,7 +212,8 @@ def build_room(
     admission = build_admission(contract, info.slots, cost, clock_ns, answered.promises)
     programs = Programs([Named.of(program) for program in contract.program])
     heartbeat = Heartbeat(programs, range(1, 17), _BEAT_NS)
-    recorder = Recorder(clock_ns, cost.step_bound_ns)
+    engine = loaded.engine
+    recorder = Recorder(clock_ns, cost.step_bound_ns, beside=lambda: (engine.crowded, engine.resting))
 
     reports = Reports(house.loop)
     steps = StepClock(loaded.engine, reports.put, clock_ns, None, programs, heartbeat, recorder, reports.bell)
