@@ -1,113 +1,154 @@
 #!/usr/bin/env python3
-"""What slots cost each other, and how often a step or a request takes longer than the cost table promised.
+"""What a step takes, what slots cost each other, and how often a step takes longer than the cost table promised.
 
-First the time of a decode step with one slot and with all, T(1) / T(slots). Then all slots are kept busy with requests
-of random lengths; every step is held against the bound that the table gave before it, and every request against what
-was predicted when it began.
+First the time of a decode step by program, occupancy and context, and of it T(1) / T(slots). Then all slots are kept
+busy with requests of random lengths, and every step is held against the bound that the table gave for it before it.
+
+    python bench/cost.py --json-out bench/results/cost.json
 """
 
 from __future__ import annotations
 
+import argparse
 import random
-import statistics
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from in_process import decode_ns, loaded, machine, options, show, write
+from in_process import decode_ns, loaded, machine, options, show, some_ids, write
 
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation
 from zerolayer.model.letters import StepReport
+from zerolayer.model.recorder import Recorder
 from zerolayer.model.step_clock import StepClock
 from zerolayer.model.warm_up import measure
 from zerolayer.wire.schema import Sampling
 
-COLUMNS = {
+TIMES = {
+    "program": "program",
     "slots": "slots",
-    "T(1) ms": "one_ms:.3f",
-    "T(slots) ms": "all_ms:.3f",
+    "context": "context",
+    "steps": "steps:,",
+    "p50 ms": "p50_ms:.2f",
+    "p99 ms": "p99_ms:.2f",
+    "p99.9 ms": "p999_ms:.2f",
+}
+BOUND = {
     "T(1)/T(slots)": "ratio:.3f",
     "steps": "steps:,",
-    "over the bound": "step_misses:,",
-    "miss rate": "step_miss_rate:.2e",
-    "requests": "requests:,",
-    "late": "request_misses:,",
+    "over the bound": "misses:,",
+    "miss rate": "miss_rate:.2e",
     "worst / bound": "worst:.2f",
+}
+PROGRAMS = {
+    "greedy": Sampling(temperature=0.0),
+    "full": Sampling(0.7, top_p=0.9, top_k=40, repetition_penalty=1.1),
 }
 
 
+def percentile_ms(times: list[int], share: float) -> float:
+    """Of nanoseconds."""
+    return sorted(times)[min(len(times) - 1, int(len(times) * share))] / 1e6
+
+
+def step_times(engine: Engine, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """By program, occupancy, and which half of a slot the context ends in. The first rows of all are the shortest."""
+    half = given.slot_tokens // 2
+    for slots in sorted({1, given.slots // 4, given.slots}):
+        for program, sampling in PROGRAMS.items():
+            for context, prompt in ((f"up to {half}", 8), (f"up to {2 * half}", half)):
+                steps, times = half - 16, list[int]()
+
+                def asked(
+                    slot: int, sampling: Sampling = sampling, prompt: int = prompt, steps: int = steps
+                ) -> Generation:
+                    return Generation(some_ids(slot, prompt), sampling, steps + 2, ignore_eos=True, keep=False)
+
+                while len(times) < given.table_steps:
+                    times += decode_ns(engine, slots, asked, steps)
+                yield {
+                    "program": program,
+                    "slots": slots,
+                    "context": context,
+                    "steps": len(times),
+                    "p50_ms": percentile_ms(times, 0.5),
+                    "p99_ms": percentile_ms(times, 0.99),
+                    "p999_ms": percentile_ms(times, 0.999),
+                }
+
+
+class Judge(Recorder):
+    """Is told each step before it becomes part of the bound, and holds it against that."""
+
+    def __init__(self, bound_ns: Callable[[int, int], int]) -> None:
+        super().__init__(time.monotonic_ns, bound_ns)
+        self._bound_of = bound_ns
+        self.steps = self.misses = 0
+        self.worst = 0.0
+
+    def step(self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_tokens: int, program: str) -> None:
+        """As the recorder's."""
+        if bound := self._bound_of(decode_rows, prefill_tokens):
+            over = (ended_ns - started_ns) / bound
+            self.steps += 1
+            self.misses += over > 1
+            self.worst = max(self.worst, over)
+        super().step(started_ns, ended_ns, decode_rows=decode_rows, prefill_tokens=prefill_tokens, program=program)
+
+
 class Load:
-    """Keeps every slot busy until ``steps`` steps have run. ``deliver`` is called on the step thread."""
+    """Keeps every slot busy until the judge has seen enough. ``deliver`` is called on the step thread."""
 
     def __init__(self, engine: Engine, cost: CostTable, steps: int, seed: int) -> None:
-        info = engine.describe()
-        self._cost, self._wanted, self._random = cost, steps, random.Random(seed)
-        self._longest = info.slot_tokens // 2
-        self._due_ns: dict[int, int] = {}
-        self._bounds = (cost.decode_bound_ns(), cost.mixed_bound_ns())
-        self.clock = StepClock(engine, self.deliver, time.monotonic_ns, cost)
+        self._wanted, self._random = steps, random.Random(seed)
+        self._longest = engine.describe().slot_tokens // 2
+        self.judge = Judge(cost.step_bound_ns)
+        self.clock = StepClock(engine, self.deliver, time.monotonic_ns, cost, recorder=self.judge)
         self.done = threading.Event()
-        self.steps = self.step_misses = self.requests = self.request_misses = 0
-        self.worst = 0.0
 
     def admit(self, slot: int) -> None:
         """Begin a request of random size in ``slot``."""
         prompt = [self._random.randrange(100, 10_000) for _ in range(self._random.randint(1, self._longest))]
         tokens = self._random.randint(1, self._longest)
-        bound = self._cost.predict_ns(prompt_tokens=len(prompt), max_tokens=tokens)
-        self._due_ns[slot] = time.monotonic_ns() + bound
-        self.requests += 1
         self.clock.admit(slot, Generation(prompt, Sampling(0.7, top_p=0.9), tokens, ignore_eos=True, keep=False))
 
     def deliver(self, report: StepReport) -> None:
-        """Hold the step against the bounds as they were before it."""
-        bound = self._bounds[report.prefill_slot >= 0]
-        elapsed = report.ended_ns - report.started_ns
-        if report.decode or report.prefill_slot >= 0:
-            self.steps += 1
-            self.step_misses += elapsed > bound
-            self.worst = max(self.worst, elapsed / bound)
-        self._bounds = (self._cost.decode_bound_ns(), self._cost.mixed_bound_ns())
-        for slot in report.released:
-            self.request_misses += report.ended_ns > self._due_ns[slot]
-            if self.steps < self._wanted:
-                self.admit(slot)
-        if self.steps >= self._wanted:
+        """Fill the slots that came free."""
+        if self.judge.steps >= self._wanted:
             self.done.set()
-
-
-def decode_ms(engine: Engine, slots: int, steps: int) -> float:
-    """Median time of a step in which ``slots`` slots decode behind 64 tokens each."""
-
-    def asked(slot: int) -> Generation:
-        prompt = [100 + slot + at for at in range(64)]
-        return Generation(prompt, Sampling(temperature=0.0), steps + 2, ignore_eos=True, keep=False)
-
-    return statistics.median(decode_ns(engine, slots, asked, steps)) / 1e6
+            return
+        for slot in report.released:
+            self.admit(slot)
 
 
 def watch(load: Load, wanted: int) -> None:
     """Until the load is over; says now and then how far it is."""
     began = time.monotonic()
     while not load.done.wait(10.0):
-        left_s = (time.monotonic() - began) * (wanted / max(1, load.steps) - 1)
-        print(f"# {load.steps:,} of {wanted:,} steps, about {left_s:.0f} s more", file=sys.stderr, flush=True)
+        left_s = (time.monotonic() - began) * (wanted / max(1, load.judge.steps) - 1)
+        print(f"# {load.judge.steps:,} of {wanted:,} steps, about {left_s:.0f} s more", file=sys.stderr, flush=True)
 
 
 def main() -> None:
+    """Measure and print."""
     parser = options(__doc__)
     parser.add_argument("--slots", type=int, default=32)
     parser.add_argument("--slot-tokens", type=int, default=512)
     parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--table-steps", type=int, default=1_000, help="of each row of the table (default 1,000)")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if given.slot_tokens < 128:
         parser.error("--slot-tokens must be at least 128")
-    before = machine()
+    before, times = machine(), list[dict[str, Any]]()
     with loaded(slots=str(given.slots), slot_tokens=str(given.slot_tokens)) as model:
         engine, info = model.engine, model.engine.describe()
-        one, full = (statistics.median(decode_ms(engine, slots, 16) for _ in range(3)) for slots in (1, given.slots))
+        for row in step_times(engine, given):
+            times.append(row)
+            print(f"# {row['program']}, {row['slots']} slots: {row['p50_ms']:.2f} ms", file=sys.stderr, flush=True)
         cost = CostTable(slots=info.slots, chunk_tokens=info.chunk_tokens)
         measure(engine, cost, time.monotonic_ns)
         load = Load(engine, cost, given.steps, given.seed)
@@ -116,20 +157,21 @@ def main() -> None:
         load.clock.start()
         watch(load, given.steps)
         load.clock.stop()
-    row = {
-        "slots": given.slots,
-        "one_ms": one,
-        "all_ms": full,
-        "ratio": one / full,
-        "steps": load.steps,
-        "step_misses": load.step_misses,
-        "step_miss_rate": load.step_misses / load.steps,
-        "requests": load.requests,
-        "request_misses": load.request_misses,
-        "worst": load.worst,
+    judge = load.judge
+    of_all = next(
+        row["p50_ms"] for row in reversed(times) if row["program"] == "greedy" and row["context"] == times[0]["context"]
+    )
+    kept = {
+        "ratio": times[0]["p50_ms"] / of_all,
+        "steps": judge.steps,
+        "misses": judge.misses,
+        "miss_rate": judge.misses / judge.steps,
+        "worst": judge.worst,
     }
-    show(COLUMNS, [row])
-    write(given.json_out, "cost", before, [row])
+    show(TIMES, times)
+    print()
+    show(BOUND, [kept])
+    write(given.json_out, "cost", before, [*times, kept])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from zerolayer.model.overrun import Overrun
 from zerolayer.model.pace import AFTER, Pace
 
 _WINDOW = 64
@@ -98,6 +99,7 @@ class CostTable:
         self._tops = [_class(slots - (chunk > 0)) for chunk in chunks]  # whose prompt is read does not decode
         self._rows = [[_Row() for _ in range(top + 1)] for top in self._tops]
         self._pace = Pace()
+        self._overrun = Overrun()
         self._fresh: deque[tuple[_Row, int]] = deque()  # measurements whose pace the next few steps will tell
         self._scale = 1.0
         self._backlog = 0.0
@@ -121,6 +123,7 @@ class CostTable:
         if not row.normal:
             self._add(row, int(elapsed_ns / pace.now))
             return
+        self._overrun.add(elapsed_ns / (row.normal * pace.now))
         pace.vote(elapsed_ns / row.normal)
         if self._steps <= _YOUNG:
             self._enter(row, elapsed_ns, pace.now)
@@ -188,8 +191,12 @@ class CostTable:
         return was[2]
 
     def step_bound_ns(self, decode_rows: int, prefill_tokens: int) -> int:
-        """Upper bound of one step; 0 before a step of its kind and occupancy was measured. Any thread may ask."""
-        return int(self._row(decode_rows, prefill_tokens).bound * self._pace.now)
+        """Upper bound of one step; 0 before a step of its kind and occupancy was measured. Any thread may ask.
+
+        It is meant to be passed less than once in a thousand steps (``overrun.py``).
+        """
+        row = self._row(decode_rows, prefill_tokens)
+        return int(max(row.bound, row.normal * self._overrun.ratio * _MARGIN) * self._pace.now)
 
     def chunk_share(self, decode_rows: int, prefill_tokens: int) -> float:
         """What a chunk costs of the step that it shares with decode rows, 0 to 1: the Shapley value of the two.
@@ -220,12 +227,16 @@ class CostTable:
         """Typical time of one step at full occupancy."""
         return int(self._full(min(_bucket(prefill_tokens), self._top_chunk)) * self._pace.now)
 
+    @property
+    def lone_ns(self) -> int:
+        """Typical time of a step in which one slot decodes; 0 = not measured."""
+        return int(self._row(1, 0).normal * self._pace.now)
+
     def usual_ns(self) -> dict[str, int]:
         """Typical time of a step by kind: one slot decodes, all do, all do beside a full chunk. 0 = not measured."""
         pace = self._pace.now
-        one, decode = int(self._row(1, 0).normal * pace), int(self._full(0) * pace)
-        mixed = int(self._full(self._top_chunk) * pace)
-        return {"one": one, "decode": decode, "mixed": max(decode, mixed) if mixed else 0}
+        decode, mixed = int(self._full(0) * pace), int(self._full(self._top_chunk) * pace)
+        return {"one": self.lone_ns, "decode": decode, "mixed": max(decode, mixed) if mixed else 0}
 
     def predict_ns(self, *, prompt_tokens: int, max_tokens: int) -> int:
         """Bound of a whole request from its first step to its last, no other request beginning meanwhile."""

@@ -102,7 +102,7 @@ class Admission {
   // Somebody who just came has started.
   void began_unbooked() {
     in_a_row_ = 0;
-    unbooked_ = false;
+    unbooked_ = 0;
   }
 
   // The slot of a held client as soon as there is one, or -1. Adds to `no_shows`.
@@ -208,7 +208,7 @@ class Admission {
   // Books, or else tells a time.
   void refuse(const Wish& wish, const Asker& asker, const Terms& terms, Ns now, Answer& answer) {
     Calendar& calendar = *calendar_;
-    const bool soft = !attendance.trusts(asker.credential), gap = unbooked_ && in_a_row_ >= kInARow;
+    const bool soft = !attendance.trusts(asker.credential), gap = unbooked_ > 0 && in_a_row_ >= kInARow;
     if (may_book(wish, asker, soft)) {
       const auto reads = [&](Ns start) { return tickets.spaced(asker, now, start); };
       if (const Held booking = calendar.book(wish.promised, terms, reads, soft, gap, now)) {
@@ -216,13 +216,14 @@ class Admission {
           began_unbooked();
         } else {
           in_a_row_++;
+          if (asker.retry == Retry::yes && unbooked_) unbooked_--;  // it is one of them
         }
         tickets.add(booking, asker, wish.key);
         busy(answer, booking->start_ns, booking);
         return;
       }
     }
-    unbooked_ = true;
+    unbooked_++;
     const bool again = asker.retry == Retry::yes;
     const Ns behind = again ? 0 : told_ns;  // who has waited already is not sent to the end
     Ns told = -1;
@@ -255,7 +256,7 @@ class Admission {
 
   std::shared_ptr<Calendar> calendar_;
   int in_a_row_ = 0;  // bookings since somebody started without one, or could have
-  bool unbooked_ = false;  // whether somebody was refused without one since then
+  int unbooked_ = 0;  // how many were refused without one since then, and have none yet
   int most_;          // bookings
 };
 

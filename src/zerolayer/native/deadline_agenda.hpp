@@ -30,13 +30,6 @@ class Agenda {
   int strict = 0;                   // how many of them allow no foreign chunk
   Bounds bounds;
 
-  // When the last of all bookings typically ends; 0 where there are none.
-  Ns over_ns() const {
-    Ns over = 0;
-    for (Ns tail : tails) over = tail == kNever ? over : std::max(over, tail);
-    return over;
-  }
-
   // Somebody who was not booked adds that to all that start before `end_ns`; returns them.
   Booked charge(Ns end_ns, Ns weight_ns) {
     Booked found(booked.begin(), booked.begin() + ptrdiff_t(first_from(booked, end_ns)));

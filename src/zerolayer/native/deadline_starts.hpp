@@ -46,9 +46,9 @@ class Starts {
     const Ns left = gap ? booking->typical_ns * kGap / 8 + kJoinSteps * prices.step_ns : 0;  // whoever comes joins first
     booking->start_ns = std::max(booking->start_ns + left, bound - longest);
     booking->strict = terms.per_token_ns < prices.stall_ns;
-    const Ns last = std::min(at.now_ns + horizon_ns_, begun_ns), distance = booking->typical_ns * 3 / (4 * slots_);
+    const Ns last = std::min(at.now_ns + horizon_ns_, begun_ns);
     for (int round = 0; round < kRounds; round++) {
-      const Ns free_from = apart(booking->start_ns, distance), wanted = spaced ? spaced(free_from) : free_from;
+      const Ns free_from = apart(booking->start_ns, distance_ns(*booking)), wanted = spaced ? spaced(free_from) : free_from;
       booking->start_ns = wanted;
       const Ns moved = undisturbed(*booking, spares.first_spare_ns, at);
       if (moved > last) return nullptr;
@@ -65,7 +65,7 @@ class Starts {
     return nullptr;
   }
 
-  // When all that is booked is typically over and a slot is free. Nothing is held then, and nothing promised.
+  // When all that is booked has begun and a slot is typically free. Nothing is held then, and nothing promised.
   //
   // -1 when that is beyond horizon or patience, or when its limits leave no room even on an idle engine.
   Ns tell(const Work& work, const Terms& terms, const Moment& at, const Spaced& spaced) {
@@ -73,7 +73,10 @@ class Starts {
     const Ns need = work.need_ns(prices), first_room = terms.first_token_ns - work.first_ns(prices);
     Booking wanted(0, -1, work, terms, work.steps(), work.typical_ns(prices, slots_ - 1), need, work.weight_ns(prices));
     if (earliest(wanted, at) == kNever || need > terms.end_ns || first_room < 0) return -1;
-    wanted.start_ns = std::max(wanted.start_ns, agenda_.over_ns());
+    if (!agenda_.booked.empty()) {
+      const Booking& ahead = *agenda_.booked.back();  // one that gives way is not made to: its client would have come in vain
+      wanted.start_ns = std::max(wanted.start_ns, ahead.start_ns + (ahead.soft ? ahead.typical_ns : distance_ns(wanted)));
+    }
     const Ns last = std::min(at.now_ns + horizon_ns_, terms.patience_ns - need);
     for (int round = 0; round < kRounds; round++) {
       Ns moved = undisturbed(wanted, first_room, at);
@@ -137,6 +140,9 @@ class Starts {
 
   // Chunks that are admitted and may still wait when somebody who is booked comes.
   Ns waiting_ns(const Prices& prices) const { return occupants_.pending_ns + occupants_.pending_steps * prices.step_ns; }
+
+  // Between two starts: less than starts have where slots follow each other without a rest.
+  Ns distance_ns(const Booking& booking) const { return booking.typical_ns * 3 / (4 * slots_); }
 
   // `start_ns`, or the next time after it that is so far from all other starts.
   Ns apart(Ns start_ns, Ns distance) const {

@@ -36,6 +36,10 @@ class Costs:
     def prices(self) -> Prices:
         return msgspec.structs.replace(self._prices, reserve_ns=self._prices.reserve_ns - self.backlog)
 
+    @property
+    def lone_ns(self) -> int:
+        return self._prices.step_ns
+
     def observe(self, **_given: object) -> None:
         pass
 

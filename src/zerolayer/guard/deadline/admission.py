@@ -220,8 +220,14 @@ class Admission:
 
     def foresee(self, left: Sequence[int], held: int) -> None:
         """After a step: the tokens that each who decodes has before it, and how many are held. See ``tail.py``."""
-        chunk_ns = self._cost.prices().chunk_ns[-1]
-        self._core.ends_soon = is_worth_waiting(left, held, self._decode_ns, chunk_ns)
+        self._core.ends_soon = is_worth_waiting(
+            left,
+            held,
+            self.calendar.free,
+            step_ns=self._decode_ns,
+            lone_ns=self._cost.lone_ns,
+            chunk_ns=self._cost.prices().chunk_ns[-1],
+        )
 
     def rest(self) -> None:
         """The engine has no work left, or the next step does not follow on the last one."""

@@ -164,7 +164,7 @@ class Calendar:
         return self.core().book(work, terms, spaced, soft, gap, self._clock_ns())
 
     def tell(self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None) -> int | None:
-        """When to come for whom nothing is held: a slot is typically free, and all that is booked now is over."""
+        """When to come for whom nothing is held: all that is booked now has begun, and a slot is typically free."""
         told_ns = self.core().tell(work, terms, spaced, self._clock_ns())
         return None if told_ns < 0 else told_ns
 

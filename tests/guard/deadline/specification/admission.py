@@ -58,7 +58,7 @@ class Admission:
         self._last_border = self._rested_ns = 0
         self._told_ns = 0  # for whom nothing is held, not before that
         self._in_a_row = 0  # bookings since somebody started without one, or could have
-        self._unbooked = False  # whether somebody was refused without one since then
+        self._unbooked = 0  # how many were refused without one since then, and have none yet
         self._most = _BOOKED_A_SLOT * calendar.slots
 
     def ask(self, wish: Wish, asker: Asker) -> Grant | Booking:
@@ -90,7 +90,7 @@ class Admission:
 
     def began_unbooked(self) -> None:
         """Somebody who just came has started."""
-        self._in_a_row, self._unbooked = 0, False
+        self._in_a_row, self._unbooked = 0, 0
 
     def resume(self, booking: Booking) -> Grant | None:
         """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
@@ -161,8 +161,14 @@ class Admission:
 
     def foresee(self, left: Sequence[int], held: int) -> None:
         """After a step: the tokens that each who decodes has before it, and how many are held."""
-        chunk_ns = self._cost.prices().chunk_ns[-1]
-        self.ends_soon = is_worth_waiting(left, held, self._decode_ns, chunk_ns)
+        self.ends_soon = is_worth_waiting(
+            left,
+            held,
+            self.calendar.free,
+            step_ns=self._decode_ns,
+            lone_ns=self._cost.lone_ns,
+            chunk_ns=self._cost.prices().chunk_ns[-1],
+        )
 
     def rest(self) -> None:
         """The engine has no work left, or the next step does not follow on the last one."""
@@ -203,7 +209,7 @@ class Admission:
         """Book, or else tell a time. Raises ``BeyondHorizon``."""
         calendar, reads = self.calendar, partial(self.tickets.spaced, asker, now)
         soft = not self.attendance.trusts(asker.credential)
-        booking, gap = None, self._unbooked and self._in_a_row >= _IN_A_ROW
+        booking, gap = None, self._unbooked > 0 and self._in_a_row >= _IN_A_ROW
         if self._may_book(wish, asker, soft=soft):
             booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap)
         if booking is not None:
@@ -211,9 +217,10 @@ class Admission:
                 self.began_unbooked()
             else:
                 self._in_a_row += 1
+                self._unbooked -= asker.retry and self._unbooked > 0  # it is one of them
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
-        self._unbooked = True
+        self._unbooked += 1
         told_ns = None
         behind = 0 if asker.retry else self._told_ns  # who has waited already is not sent to the end
         if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold

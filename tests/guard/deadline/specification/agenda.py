@@ -35,11 +35,6 @@ class Agenda:
         self.bounds = Bounds(occupants, self.booked, self.chains, self.not_before)
         self._occupants = occupants
 
-    @property
-    def over_ns(self) -> int:
-        """When the last of all bookings typically ends; 0 where there are none."""
-        return max([tail for tail in self.tails if tail != NEVER], default=0) if self.booked else 0
-
     def before(self, end_ns: int) -> list[Booking]:
         """Bookings that start before ``end_ns``."""
         booked = self.booked

@@ -273,7 +273,7 @@ class Calendar:
         return self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, gap=gap)
 
     def tell(self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None) -> int | None:
-        """When to come for whom nothing is held: a slot is typically free, and all that is booked now is over."""
+        """When to come for whom nothing is held: all that is booked now has begun, and a slot is typically free."""
         return self._starts.tell(work, terms, self._moment(), spaced=spaced)
 
     def void(self, booking: Booking) -> None:

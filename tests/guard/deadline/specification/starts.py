@@ -69,7 +69,7 @@ class Starts:
         booking.start_ns = max(booking.start_ns + left, bound - longest)
         booking.strict = terms.per_token_ns < prices.stall_ns
         last = min(at.now_ns + self._horizon_ns, begun_ns)
-        apart = booking.typical_ns * 3 // (4 * self._slots)
+        apart = self._distance_ns(booking)
         for _ in range(_ROUNDS):
             wanted = self._apart(booking.start_ns, apart)
             wanted = booking.start_ns = wanted if spaced is None else spaced(wanted)
@@ -87,7 +87,7 @@ class Starts:
         return None
 
     def tell(self, work: Work, terms: Terms, at: Moment, *, spaced: Callable[[int], int] | None = None) -> int | None:
-        """When all that is booked is typically over and a slot is free. Nothing is held then, and nothing promised.
+        """When all that is booked has begun and a slot is typically free. Nothing is held then, and nothing promised.
 
         None when that is beyond horizon or patience, or when its limits leave no room even on an idle engine.
         """
@@ -97,7 +97,10 @@ class Starts:
         wanted = Booking(0, -1, work, terms, work.steps, typical, need, work.weight_ns(prices))
         if self._earliest(wanted, at) == NEVER or need > terms.end_ns or first_room < 0:
             return None
-        wanted.start_ns = max(wanted.start_ns, self._agenda.over_ns)
+        if self._agenda.booked:
+            ahead = self._agenda.booked[-1]  # one that gives way is not made to: its client would have come in vain
+            behind = ahead.typical_ns if ahead.soft else self._distance_ns(wanted)
+            wanted.start_ns = max(wanted.start_ns, ahead.start_ns + behind)
         last = min(at.now_ns + self._horizon_ns, terms.patience_ns - need)
         for _ in range(_ROUNDS):
             moved = self._undisturbed(wanted, first_room, at)
@@ -148,6 +151,10 @@ class Starts:
     def _waiting_ns(self, prices: Prices) -> int:
         """Chunks that are admitted and may still wait when somebody who is booked comes."""
         return self._occupants.pending_ns + self._occupants.pending_steps * prices.step_ns
+
+    def _distance_ns(self, booking: Booking) -> int:
+        """Between two starts: less than starts have where slots follow each other without a rest."""
+        return booking.typical_ns * 3 // (4 * self._slots)
 
     def _apart(self, start_ns: int, apart_ns: int) -> int:
         """``start_ns``, or the next time after it that is so far from all other starts."""
