@@ -60,7 +60,7 @@ def test_who_is_cancelled_while_waiting_leaves_no_task_behind(scripted, http) ->
 
 
 def test_a_clock_that_fails_is_not_taken_for_a_wait(scripted, http) -> None:
-    server = scripted(http.busy)
+    server = scripted(http.busy, http.whole("204 No Content", b""))
 
     async def broken(_seconds: float) -> None:
         raise ArithmeticError

@@ -14,7 +14,7 @@ from zerolayer.client.connections import Connections
 from zerolayer.client.errors import BadReply, BrokenReply, ClientError, DeadlinePassed, NotReachable
 from zerolayer.client.exchange import Exchange, read_all
 from zerolayer.client.forms import Ask
-from zerolayer.client.nodes import PROBE_NS
+from zerolayer.client.nodes import FIRST_PAUSE_NS, PROBE_NS
 from zerolayer.client.peers import NODES, peers
 from zerolayer.client.retry import NS_PER_MS
 from zerolayer.client.service import NS_PER_S, Going, Service
@@ -222,6 +222,7 @@ class Asker:
             raise error
         else:
             call.unreachable(reply.read_ns, sent=not isinstance(error, NotReachable) or error.sent)
+            self._heard()
         return error
 
     async def _exchange(
@@ -254,8 +255,11 @@ class Asker:
         self._heard()
 
     def _heard(self) -> None:
-        """A node said how it is: that may be what somebody waits for."""
-        self._service.waiters.look(self._service.clocks.monotonic_ns())
+        """Something is known of a node: that may be what somebody waits for."""
+        waiters = self._service.waiters
+        waiters.look(self._service.clocks.monotonic_ns())
+        if waiters:
+            self._watch_over()
 
     def _watch_over(self) -> None:
         """Somebody waits: nodes that failed are asked meanwhile, though no call may come that would have it done."""
@@ -265,7 +269,11 @@ class Asker:
     async def _watch(self) -> None:
         service = self._service
         while service.waiters and (due_ns := service.nodes.probe_due_ns()) is not None:
-            await service.clocks.sleep(max(0, due_ns - service.clocks.monotonic_ns()) / NS_PER_S)
+            if self._probes:  # what comes of them says when the next one is due
+                pause_s = FIRST_PAUSE_NS / NS_PER_S
+                await asyncio.wait(self._probes, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await service.clocks.sleep(max(0, due_ns - service.clocks.monotonic_ns()) / NS_PER_S)
             self._look_after(service.clocks.monotonic_ns())
 
     async def _fetch_peers(self, node: str) -> None:
