@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Protocol, cast
+from typing import cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
-from zerolayer.front.exchange import NEVER, Exchange, Headers
+from zerolayer.front.exchange import NEVER, Exchange, Headers, Router
 from zerolayer.front.lines import Outlet, SocketOutlet
 from zerolayer.front.moving import hold, is_plain, plain_descriptor
 from zerolayer.front.phase import BUSY, CLOSED, IDLE, READING, Phase
@@ -24,13 +24,6 @@ from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
 from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, later_lines, render, stream_head
 
 _log = logging.getLogger("zerolayer.front")
-
-
-class Router(Protocol):
-    """Decides what a request is for."""
-
-    def check(self, exchange: Exchange) -> ZerolayerError | None:
-        """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""
 
 
 class Connection(asyncio.Protocol):

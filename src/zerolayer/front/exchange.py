@@ -323,3 +323,10 @@ class Exchange:
             self.stages.mark(last, now)
             if not self._parked:
                 self._site.glue.leave(now)
+
+
+class Router(Protocol):
+    """Decides what a request is for."""
+
+    def check(self, exchange: Exchange) -> ZerolayerError | None:
+        """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""
