@@ -34,7 +34,7 @@ avx512="$avx2 -mavx512f -mavx512bw -mavx512vl -mavx512dq"
     compile kernels_amx $avx512 -mavx512vnni -mamx-tile -mamx-int8 "$@"
     ;;
   esac
-  [ -n "${ENGINE_OBJECTS:-}" ] || for name in kernels_portable cpu dequantise engine engine_calibrate engine_load engine_refine engine_step pack_groups pool sampler sha256; do
+  [ -n "${ENGINE_OBJECTS:-}" ] || for name in kernels_portable cpu dequantise engine engine_calibrate engine_load engine_refine engine_step pack_groups pool sampler sha256 shift; do
     compile $name "$@"
   done
 } | at_once
