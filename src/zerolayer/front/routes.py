@@ -43,8 +43,8 @@ class _Place(msgspec.Struct, frozen=True):
 class _Decision(msgspec.Struct, frozen=True):
     """Where a head leads that was let in. Connections share heads that come again, so it need not be decided again.
 
-    It stands for all heads that are ``like`` its own, and lasts as long as that one, which may hold a key: who will meet
-    a head again keeps it. ``method`` is that of a gRPC call; ``recorded``, whether the ledger tells of what is let in.
+    It stands for all heads that are ``like`` its own, and lasts as long as that one, which may hold a key: who meets a
+    head again keeps it. ``method`` is that of a gRPC call; ``recorded``, whether the ledger tells of what is let in.
     """
 
     head: ReferenceType[Head]
