@@ -32,9 +32,10 @@ def environment(folder: Path, *install: str | Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from the source archive, as ``python -m build`` does."""
+    """A wheel built from the source archive, as ``python -m build`` does; quickly, as nothing here is about speed."""
     folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, folder=folder)
+    quick = "--config-setting=cmake.define.OPTIMISATION=-O0"
+    run(sys.executable, "-m", "build", quick, "--outdir", folder, ROOT, folder=folder)
     return next(folder.glob("*.whl"))
 
 

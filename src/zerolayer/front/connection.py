@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Protocol, cast
+from typing import cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
-from zerolayer.front.exchange import NEVER, Exchange, Headers
+from zerolayer.front.exchange import NEVER, Exchange, Headers, Router
+from zerolayer.front.lines import Outlet, SocketOutlet
 from zerolayer.front.moving import hold, is_plain, plain_descriptor
 from zerolayer.front.phase import BUSY, CLOSED, IDLE, READING, Phase
 from zerolayer.front.site import Peer, Site
@@ -23,13 +24,6 @@ from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
 from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, later_lines, render, stream_head
 
 _log = logging.getLogger("zerolayer.front")
-
-
-class Router(Protocol):
-    """Decides what a request is for."""
-
-    def check(self, exchange: Exchange) -> ZerolayerError | None:
-        """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""
 
 
 class Connection(asyncio.Protocol):
@@ -168,6 +162,14 @@ class Connection(asyncio.Protocol):
             self.flush()
         data, self._behind = self._behind, b""
         return data
+
+    def outlet(self) -> Outlet | None:
+        """As ``exchange.Carrier``."""
+        return SocketOutlet(self, self._is_clear, chunked=self._streams_chunks) if self.descriptor >= 0 else None
+
+    def _is_clear(self) -> bool:
+        waits = self._behind or self._stalled_ns != NEVER
+        return not (waits or self._transport.get_write_buffer_size())
 
     def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; what has no chunks ends with the connection."""

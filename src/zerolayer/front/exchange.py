@@ -25,6 +25,7 @@ from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.defect import log_defect
 from zerolayer.front.dialect import OPENAI, Dialect
+from zerolayer.front.lines import Outlet
 from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
 from zerolayer.guard.identity import ANYONE, Identity
@@ -83,6 +84,9 @@ class Carrier(Protocol):
 
     def send(self, data: bytes) -> None:
         """A further piece."""
+
+    def outlet(self) -> Outlet | None:
+        """Where ``lines.Lines`` may put further pieces of the open stream; None: only ``send`` takes them."""
 
     def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; trailers exist on HTTP/2 only."""
@@ -224,6 +228,10 @@ class Exchange:
         else:
             self._open(events)
 
+    def outlet(self) -> Outlet | None:
+        """As ``Carrier.outlet``, while the stream is open."""
+        return self._connection.outlet() if self.streaming and not self._left else None
+
     def end_stream(self, events: bytes, trailers: tuple[Header, ...] = ()) -> None:
         """The last events; the stream ends as complete."""
         if self._left:
@@ -318,3 +326,10 @@ class Exchange:
             self.stages.mark(last, now)
             if not self._parked:
                 self._site.glue.leave(now)
+
+
+class Router(Protocol):
+    """Decides what a request is for."""
+
+    def check(self, exchange: Exchange) -> ZerolayerError | None:
+        """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""

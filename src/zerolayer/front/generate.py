@@ -126,6 +126,7 @@ class Generator:
                 credential=exchange.credential,
                 body=exchange.body,
                 wall_ms=int(self._site.wall_s() * 1000),
+                passed_ns=exchange.stages.elapsed_ns,
                 identity=exchange.identity,
             )
             exchange.more_headers = _extra(arrival, arrival.verdict)
@@ -144,6 +145,7 @@ class Generator:
 
         def come() -> None:
             exchange.on_gone = None
+            exchange.mark(Stage.WAIT)
             try:
                 self._reserve(exchange, request, arrival)
             except ZerolayerError as error:
@@ -222,7 +224,7 @@ class Generator:
         exchange, request, arrival = admitted.exchange, admitted.request, admitted.arrival
         reservation, prompts, verdict = admitted.reservation, admitted.prompts, admitted.verdict
         generations = list(admitted.generations)
-        self._site.metrics.sizes.asked(request.n)
+        self._dispatcher.metrics.sizes.asked(request.n)
         hold = reservation.hold
         together = Together(hold, request.answers, request.n) if request.answers > 1 else None
         cancel = partial(self._cancel, reservation.slots, together)
@@ -234,7 +236,7 @@ class Generator:
                     exchange,
                     transcript,
                     form,
-                    self._site.metrics,
+                    self._dispatcher.metrics,
                     prompt_tokens=len(prompt.ids),
                     applied=_applied(arrival, verdict, prompt, max_tokens),
                     limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
@@ -290,7 +292,7 @@ class Generator:
             exchange,
             transcript,
             form,
-            self._site.metrics,
+            self._dispatcher.metrics,
             prompt_tokens=len(kept.prompt_ids),
             applied=applied,
             limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),

@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Final, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
-from zerolayer.front.connection import Router
-from zerolayer.front.exchange import NEVER, Exchange
+from zerolayer.front.exchange import NEVER, Exchange, Router
 from zerolayer.front.http2_limits import http2_limits
 from zerolayer.front.http2_patience import Patience
 from zerolayer.front.http2_stream import Http2Stream
@@ -139,11 +138,6 @@ class Http2Connection(asyncio.Protocol):
         if self._descriptor is None:
             self._descriptor = plain_descriptor(self._transport)
         return self._descriptor
-
-    def flush(self) -> None:
-        """As ``outbox.Writer``."""
-        self.scheduled = False
-        self._flush()
 
     def take(self) -> bytes:
         """As ``outbox.Writer``."""

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.exchange import Exchange, Headers
+from zerolayer.front.lines import FrameOutlet, Outlet
 from zerolayer.wire.http2 import Code, Http2Protocol
 from zerolayer.wire.http2_reply import later_block, length_field
 
@@ -90,6 +91,11 @@ class Http2Stream:
             connection.overrun(self)
         elif not connection.scheduled:
             connection.wake()
+
+    def outlet(self) -> Outlet | None:
+        """As ``exchange.Carrier``."""
+        sending = self._connection.core.sending(self.id)
+        return None if sending is None else FrameOutlet(self._connection, *sending)
 
     def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:  # noqa: ARG002
         """The last piece."""

@@ -100,5 +100,17 @@ class Engine(Protocol):
     def close(self, slot: int) -> None:
         """Forget what the slot held, except a prefix of its prompt that is worth keeping. Idempotent."""
 
+    @property
+    def resting(self) -> int:
+        """Threads that steps do without at present: other programs have cores, and fewer get more done. Any thread."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether other programs run on the cores of the threads, so that these sleep for each other. Any thread."""
+
+    @property
+    def cores_had(self) -> float:
+        """Cores that the working threads had together while steps ran, of late; 0: not known. Any thread."""
+
     def shutdown(self) -> None:
         """Stop worker threads and give memory back. Idempotent."""

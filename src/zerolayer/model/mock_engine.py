@@ -106,6 +106,18 @@ class MockEngine:
         self._slots.pop(slot, None)
         self._masks.close(slot)
 
+    @property
+    def resting(self) -> int:
+        return 0
+
+    @property
+    def crowded(self) -> bool:
+        return False
+
+    @property
+    def cores_had(self) -> float:
+        return 0.0
+
     def shutdown(self) -> None:
         self._stopping.set()
 

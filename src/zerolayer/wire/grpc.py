@@ -133,7 +133,8 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
         (b"zl-help", error.help.encode("ascii")),
     )
     if isinstance(error, Unavailable):
-        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
+        peers = ((b"zl-peers", ",".join(error.peers).encode("ascii")),) if error.peers else ()
+        return (*trailers, *peers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
     if isinstance(error, (BeyondHorizon, BudgetSpent)):
         return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
     return trailers

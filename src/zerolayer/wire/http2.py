@@ -44,7 +44,8 @@ from zerolayer.wire.http2_frames import (
 from zerolayer.wire.http2_head import HeadDecoder, MalformedHead
 from zerolayer.wire.http2_limits import SMALL_DATA_BYTES, Http2Limits, Toll, Tolls
 from zerolayer.wire.http2_reply import reply_block, status_field, trailer_block
-from zerolayer.wire.http2_stream import State, Step
+from zerolayer.wire.http2_sending import Sender
+from zerolayer.wire.http2_stream import State, Step, Stream
 from zerolayer.wire.http2_streams import Streams
 
 __all__ = ["Code", "Http2Limits", "Http2Protocol"]
@@ -171,6 +172,11 @@ class Http2Protocol:
                 return False
         self._sender.piece(stream, data)
         return True
+
+    def sending(self, stream_id: int) -> tuple[Sender, Stream] | None:
+        """For whoever collects the pieces of many streams at once: what ``send`` adds to, while the stream is open."""
+        stream = self._streams.open.get(stream_id)
+        return None if stream is None else (self._sender, stream)
 
     def end(self, stream_id: int, data: bytes, trailers: Fields = ()) -> None:
         """The last piece."""
