@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -131,3 +132,14 @@ def test_where_a_head_leads_depends_on_nothing_in_which_like_heads_differ(method
     routes.check(exchange)
     # The timeout is read of each call anew; whether there is a version counts, not which, and a template keeps that.
     assert noting.looked_at - {b"grpc-timeout", b"anthropic-version"} <= STEERING
+
+
+def test_where_a_head_leads_is_remembered_no_longer_than_the_head_which_may_hold_a_key():
+    routes = Routes(Gate(), {"/": {"GET": print}})
+    head = _head("GET", host="x", authorization="Bearer sk-zl1-a")
+    kept = weakref.ref(head)
+    assert routes.check(SimpleNamespace(head=head, record=lambda: None)) is None
+    assert len(routes._decisions) == 1
+    del head
+    assert kept() is None
+    assert routes._decisions == {}

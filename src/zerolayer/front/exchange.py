@@ -195,8 +195,14 @@ class Exchange:
             metrics.limited(error.limit, "refused")
         if self.receipt is not None:
             self.receipt.failed(error)
+        if self.explain is not None:
+            status, headers, body = self.explain(error)
+        elif isinstance(error, RetryLater):  # under load most of all
+            status, body = self.dialect.error(error, self.id)
+            headers = _JSON_ALONE
+        else:
+            status, headers, body = self._explain(error)
         spelled = self._connection.later(error) if self.tells_when and isinstance(error, RetryLater) else b""
-        status, headers, body = (self.explain or self._explain)(error)
         self.reply(status, headers, body, keep_alive=keep_alive, spelled=spelled)
         if isinstance(error, _LACK_OF_SLOTS):
             stages = self.stages
@@ -288,9 +294,6 @@ class Exchange:
         return (*self.media, *self.more_headers)
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
-        if isinstance(error, RetryLater):  # under load most of all
-            status, body = self.dialect.error(error, self.id)
-            return status, _JSON_ALONE, body
         extra: tuple[Header, ...] = ()
         if isinstance(error, Unavailable):
             extra = retry_headers(error)

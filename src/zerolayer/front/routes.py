@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+from weakref import ReferenceType, ref
 
 import msgspec
 
@@ -19,7 +20,7 @@ from zerolayer.wire.grpc import is_grpc
 from zerolayer.wire.http1 import Head
 
 _MAX_PREFLIGHT_BYTES: Final = 2048
-_DECISIONS: Final = 64  # that are remembered, with their heads
+_DECISIONS: Final = 64  # that are remembered
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -42,11 +43,11 @@ class _Place(msgspec.Struct, frozen=True):
 class _Decision(msgspec.Struct, frozen=True):
     """Where a head leads that was let in. Connections share heads that come again, so it need not be decided again.
 
-    It stands for all heads that are ``like`` its own, and keeps that, so that nothing else can have its identity.
-    ``method`` is that of a gRPC call; ``recorded``, whether the ledger tells of what is let in.
+    It stands for all heads that are ``like`` its own, and lasts as long as that one, which may hold a key: who meets a
+    head again keeps it. ``method`` is that of a gRPC call; ``recorded``, whether the ledger tells of what is let in.
     """
 
-    head: Head
+    head: ReferenceType[Head]
     action: Action | None
     allow: bytes
     method: Method | None
@@ -148,7 +149,9 @@ class Routes:
         if len(self._decisions) >= _DECISIONS:
             self._decisions.clear()
         recorded = _recorded(head) and action is not _preflight
-        self._decisions[id(head)] = _Decision(head, action, allow, method, exchange.dialect, recorded)
+        number = id(head)
+        lasting = ref(head, lambda _: self._decisions.pop(number, None))
+        self._decisions[number] = _Decision(lasting, action, allow, method, exchange.dialect, recorded)
 
     def _find_below(self, path: str) -> _Place | None:
         for prefix, below in self._below.items():

@@ -19,7 +19,7 @@ HTTP2 = 2  # as ``Head.minor``
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(msgspec.Struct, frozen=True, weakref=True):
     """Request line and headers of one request.
 
     ``path`` is as sent, not percent-decoded; of an absolute-form target only the path is kept. ``query`` comes without

@@ -29,20 +29,21 @@ class _PlainOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _PlainChat(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    model: Annotated[str, Meta(min_length=1)]
+    # In the order in which clients usually send them: the next member is looked for behind the last one.
     messages: Annotated[tuple[Message, ...], Meta(min_length=1)]
+    model: Annotated[str, Meta(min_length=1)]
+    max_tokens: _Positive | None = None
     temperature: float = 1.0
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    stream: bool = False
+    stream_options: _PlainOptions | None = None
     top_k: Annotated[int, Meta(ge=0, le=_INT32_MAX)] = 0
     min_p: _FromTo1 = 0.0
     repetition_penalty: Annotated[float, Meta(gt=0, le=10)] = 1.0
     presence_penalty: _FromTo2 = 0.0
     frequency_penalty: _FromTo2 = 0.0
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
-    max_tokens: _Positive | None = None
     max_completion_tokens: _Positive | None = None
-    stream: bool = False
-    stream_options: _PlainOptions | None = None
     ignore_eos: bool = False
     stop: str | None = None
     n: Literal[1] = 1
