@@ -2,8 +2,9 @@
 
 Two meeting points with the event loop, no others: a mailbox of admissions and cancels (``admit``, ``cancel``; any
 thread), emptied at every step border, and one report per step (``deliver``, called on the step thread). A report leaves
-just before the next step begins, or before the thread sleeps. Only there does this thread let go of the interpreter: a
-loop that is woken sooner wakes up to wait for it, and may then not be given its core back until the next tick.
+just before the next step begins, or before the thread sleeps, and the loop is woken where this thread lets go of the
+interpreter: a loop that is woken sooner wakes up to wait for it, and may then not be given its core back until the
+next tick.
 """
 
 from __future__ import annotations
@@ -176,12 +177,16 @@ class StepClock:
         for report in reports:
             self._deliver(report)
         bell = self._bell if reports else None
-        if bell is not None and not (stepping and self._rings and not self._closing):
+        if bell is not None and not self._rings:
             bell.ring()
             bell = None
         closing, self._closing = self._closing, []
         for slot in closing:
-            self._engine.close(slot)
+            if self._engine.close(slot, -1 if bell is None else bell.fd):
+                bell = None
+        if bell is not None and not stepping:
+            bell.ring()
+            bell = None
         return -1 if bell is None else bell.fd
 
     def _empty_mailbox(self, *, block: bool) -> None:

@@ -188,7 +188,11 @@ NB_MODULE(_native, m) {
          "bias"_a = std::vector<std::pair<int32_t, float>>{}, "prompt_logprobs"_a = -1, "prefix"_a = 0, "shared"_a = 0, "masked"_a = false)
       .def("pin", &zl::Engine::pin, "cores"_a)
       .def("touch", &zl::Engine::touch, "part"_a, "parts"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("save_prefix", [](zl::Engine& e, int slot, int prefix, int tokens, int bell) {
+        nb::gil_scoped_release release;
+        if (bell >= 0) e.ring(bell);
+        e.save_prefix(slot, prefix, tokens);
+      }, "slot"_a, "prefix"_a, "tokens"_a, "bell"_a = -1)
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
       .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens, int bell) {
@@ -199,7 +203,7 @@ NB_MODULE(_native, m) {
         const std::vector<zl::Sampled>* sampled;
         {
           nb::gil_scoped_release release;
-          if (bell >= 0) eventfd_write(bell, 1);  // whoever wakes up finds the interpreter free
+          if (bell >= 0) e.ring(bell);  // whoever wakes up finds the interpreter free
           sampled = &e.step(e.plan(), int(rows), prefill_slot, prefill_tokens);
         }
         return to_python(*sampled);
