@@ -153,6 +153,8 @@ class StepClock:
             block = not self._programs and not self._cancelled and self._draft is None
             if block:
                 self._tell()
+            elif self._rings and not self._mailbox.empty():
+                self._tell(waits=True)  # to open slots takes longer than the loop should wait
             self._empty_mailbox(block=block)
             if self._stopping:
                 self._tell()
@@ -166,10 +168,11 @@ class StepClock:
                 now = self._clock_ns()
                 self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
 
-    def _tell(self, *, stepping: bool = False) -> int:
+    def _tell(self, *, stepping: bool = False, waits: bool = False) -> int:
         """Send the reports, then close the slots that they release: what is kept of their prompts is copied there.
 
-        Returns the bell that the step that follows (``stepping``) is to ring; -1: nobody is to be woken any more.
+        ``waits``: let the loop take them first. Returns the bell that the step that follows (``stepping``) is to ring;
+        -1: nobody is to be woken any more.
 
         Nobody can give such a slot new work before the next look into the mailbox, which comes after this.
         """
@@ -179,6 +182,9 @@ class StepClock:
         bell = self._bell if reports else None
         if bell is not None and not self._rings:
             bell.ring()
+            bell = None
+        elif bell is not None and waits:
+            bell.ring_and_wait()
             bell = None
         closing, self._closing = self._closing, []
         for slot in closing:

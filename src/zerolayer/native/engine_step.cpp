@@ -1,20 +1,17 @@
 // The step: every thread walks the same sequence of stages and takes its share of each; barriers stand where one stage reads what
 // another thread wrote. No stage depends on which rows are beside a row, so a row's result does not either.
-#include <algorithm>
-#include <chrono>
-#include <cstring>
-#include <poll.h>
 #include <sched.h>
-#include <sys/eventfd.h>
 
+#include <algorithm>
+#include <cstring>
+
+#include "bell.hpp"
 #include "engine.hpp"
 
 namespace zl {
 namespace {
 
 constexpr int64_t kPatienceNs = 150'000;  // within which the event loop has usually taken a step's report
-
-int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -58,8 +55,7 @@ void Engine::ring(int bell) {
 void Engine::give_way() {
   const int bell = bell_.load(std::memory_order_acquire);
   if (bell < 0 || now_ns() - rung_ns_ < kPatienceNs) return;
-  pollfd unread{bell, POLLIN, 0};
-  if (poll(&unread, 1, 0) == 1 && unread.revents & POLLIN) sched_yield();
+  if (is_unheard(bell)) sched_yield();
   else bell_.store(-1, std::memory_order_relaxed);
 }
 

@@ -5,10 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <sys/eventfd.h>
-
 #include <chrono>
 
+#include "bell.hpp"
 #include "cpu.hpp"
 #include "engine.hpp"
 
@@ -108,6 +107,8 @@ NB_MODULE(_native, m) {
   m.doc() = "CPU kernels of zerolayer; see src/zerolayer/native.";
   m.attr("FINE_INPUTS") = zl::kFine;
   m.def("kernel_sets", &kernel_sets, "Names of the kernel sets that this processor allows, best first.");
+  m.def("ring_and_wait", &zl::ring_and_wait, "bell"_a, "patience_ns"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "Write to an eventfd and look for so long at most whether it was read; whether it was. Without the interpreter's lock.");
   m.def("uniform", &zl::uniform, "seed"_a, "position"_a, "The uniform number that the sampler draws for a token.");
 
   m.def("penalise", &penalise, "logits"_a, "seen"_a, "penalty"_a, "bloom"_a, "rounds"_a,
