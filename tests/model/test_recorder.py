@@ -76,6 +76,12 @@ def test_a_step_within_its_bound_has_no_causes(recorder: Recorder) -> None:
     assert step(recorder, 1).causes == ()
 
 
+def test_shared_cores_and_threads_at_rest_are_told_of_any_step(clock: Clock, stat: Path) -> None:
+    shared = Recorder(clock, lambda rows, _tokens: rows * MS, stat, beside=lambda: (True, 1))
+    assert step(shared, 1).causes == ("cores shared", "1 thread at rest")
+    assert step(shared, 9).causes == ("over bound", "cores shared", "1 thread at rest")
+
+
 def test_a_step_without_a_bound_is_no_outlier(recorder: Recorder) -> None:
     assert not step(recorder, 50, rows=0, tokens=8).outlier
 

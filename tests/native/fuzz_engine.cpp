@@ -90,7 +90,7 @@ class Fuzzer {
   }
 
   void call() {
-    switch (below(20)) {
+    switch (below(21)) {
       case 0: case 1: case 2: return open();
       case 3: return close(any(kSlots));
       case 4: return save_prefix();
@@ -98,6 +98,7 @@ class Fuzzer {
       case 6: return load();
       case 7: return static_cast<void>(accepted([&] { engine_->prefill_left(any(kSlots)); }));
       case 8: return pin();
+      case 9: return follow();
       default: return step();
     }
   }
@@ -178,6 +179,13 @@ class Fuzzer {
     std::vector<int> cores(below(4));
     for (int& core : cores) core = any(2);
     engine_->pin(cores);
+  }
+
+  // Stages of steps in changing numbers of threads.
+  void follow() {
+    std::vector<int> counts(below(5));
+    for (int& count : counts) count = any(3);
+    engine_->shift().follow(counts);
   }
 
   Random random_;

@@ -17,8 +17,8 @@ from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.letters import StepReport
+from zerolayer.observe.answered import Answered
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import Metrics
 
 _BROKEN: Final = (
     "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
@@ -80,7 +80,7 @@ class Dispatcher:
         self,
         slots: Calendar,
         steps: Steps,
-        metrics: Metrics,
+        metrics: Answered,
         glue: GlueMeter,
         charges: Charges | None = None,
         drafts: DraftSlot | None = None,
@@ -88,7 +88,7 @@ class Dispatcher:
         self._slots = slots
         self._drafts = drafts or DraftSlot(slots.slots, lambda: 0)
         self._steps = steps
-        self._metrics = metrics
+        self.metrics = metrics
         self._glue = glue
         self._charges = charges
         self._running: list[Running | None] = [None] * (slots.slots + 1)  # the last one is the draft's
@@ -127,11 +127,11 @@ class Dispatcher:
     def start(self, slot: int, generation: Generation, running: Running) -> None:
         """Put a request into its claimed slot."""
         self._running[slot] = running
-        self._metrics.admitted(len(generation.prompt))
+        self.metrics.admitted(len(generation.prompt))
         if self._charges is not None:
             self._charges.meter.begin(slot, running.tenant)
         if slot != self._drafts.number:
-            self._metrics.sizes.started(generation.max_tokens)
+            self.metrics.sizes.started(generation.max_tokens)
         self._steps.admit(slot, generation)
 
     def cancel(self, slot: int) -> None:
@@ -145,10 +145,10 @@ class Dispatcher:
         running = self._running
         if report.failure is None and report.ended_ns > report.started_ns:
             self._glue.step(report.started_ns, report.ended_ns)
-            self._metrics.step(report.program, len(report.tokens))
-            self._metrics.sizes.step(len(report.tokens) + report.prefill_tokens)
+            self.metrics.step(report.program, len(report.tokens))
+            self.metrics.sizes.step(len(report.tokens) + report.prefill_tokens)
             if report.decode:  # whoever decodes got its last token from the step before
-                self._metrics.gap(report.ended_ns - self._ended_ns, len(report.decode))
+                self.metrics.gap(report.ended_ns - self._ended_ns, len(report.decode))
             self._ended_ns = report.ended_ns
         for slot, cached in report.shared:
             request = running[slot]
@@ -163,10 +163,10 @@ class Dispatcher:
             self._free(slot)  # before the replies, which tell the load
         tokens, late = self._lines.take(report.tokens, ended)
         for _ in range(late):
-            self._metrics.promises.missed("per_token")
+            self.metrics.promises.missed("per_token")
         for token in tokens:
             if self._push(token, report):
-                self._metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
+                self.metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
                 self._complete(token)
         self._lines.send()
         for slot in report.released:
@@ -203,7 +203,7 @@ class Dispatcher:
         """End what is not done at its deadline: never late without a word."""
         for slot in self._slots.late(now_ns):
             if self._running[slot] is not None:
-                self._metrics.promises.broken_off()
+                self.metrics.promises.broken_off()
             self._end(slot, DeadlineMissed(_LATE))
         if self._drafts.due_ns < now_ns:
             self._end(self._drafts.number, DeadlineMissed(_LATE))

@@ -43,6 +43,9 @@ class Pace:
     def on_step(self, report: StepReport) -> None:
         """Once per report, in the order of the steps."""
         draft = self._guard.drafts.number
+        for slot, tokens in report.shared:  # before the step, which may have read all the rest
+            if slot != draft:
+                self._guard.slots.skip(slot, tokens, self._guard.chunk_tokens)
         if report.failure is None and report.ended_ns > report.started_ns:
             self._admission.on_step(
                 report.started_ns,
@@ -51,10 +54,6 @@ class Pace:
                 prefill_slot=-1 if report.prefill_slot == draft else report.prefill_slot,
                 prefill_tokens=report.prefill_tokens,
             )
-        for slot, tokens in report.shared:
-            if slot == draft:
-                continue
-            self._guard.slots.skip(slot, tokens, self._guard.chunk_tokens)
         self._dispatcher.on_step(report)
         if not self._guard.slots.confirmed:
             self._admission.rest()

@@ -16,7 +16,7 @@ from zerolayer.front.watch import Watch
 from zerolayer.guard.spent import Spent
 from zerolayer.model.engine import SampledToken
 from zerolayer.model.letters import StepReport
-from zerolayer.observe.metrics import Metrics
+from zerolayer.observe.answered import Answered
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.schema import Account, FinishReason, Usage
 
@@ -60,7 +60,7 @@ class Reply(Running):
         exchange: Exchange,
         transcript: Transcript,
         form: Form,
-        metrics: Metrics,
+        metrics: Answered,
         *,
         prompt_tokens: int,
         applied: Account,

@@ -103,5 +103,17 @@ class Engine(Protocol):
         An engine that ``rings`` may write to ``bell`` while it keeps the prefix; whether it did.
         """
 
+    @property
+    def resting(self) -> int:
+        """Threads that steps do without at present: other programs have cores, and fewer get more done. Any thread."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether other programs run on the cores of the threads, so that these sleep for each other. Any thread."""
+
+    @property
+    def cores_had(self) -> float:
+        """Cores that the working threads had together while steps ran, of late; 0: not known. Any thread."""
+
     def shutdown(self) -> None:
         """Stop worker threads and give memory back. Idempotent."""

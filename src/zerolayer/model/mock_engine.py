@@ -107,6 +107,18 @@ class MockEngine:
         self._masks.close(slot)
         return False
 
+    @property
+    def resting(self) -> int:
+        return 0
+
+    @property
+    def crowded(self) -> bool:
+        return False
+
+    @property
+    def cores_had(self) -> float:
+        return 0.0
+
     def shutdown(self) -> None:
         self._stopping.set()
 

@@ -236,6 +236,18 @@ class NativeEngine:
         """What ``keep_prefix`` of a later run is for, best first. When no step runs."""
         return self._prefixes.kept()
 
+    @property
+    def resting(self) -> int:
+        return 0 if self._engine is None else self._info.threads - self._engine.threads_now
+
+    @property
+    def crowded(self) -> bool:
+        return self._engine is not None and self._engine.crowded
+
+    @property
+    def cores_had(self) -> float:
+        return 0.0 if self._engine is None else self._engine.cores_now
+
     def shutdown(self) -> None:
         self._engine = None  # its threads end and its memory goes with it
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 STEPS = 1000
-_RECORD = struct.Struct("<HqqqIIIIIQ")
+_RECORD = struct.Struct("<HqqqIIIIIQ?I")
 _STEAL_FIELD = 8  # of the first line of /proc/stat; proc(5)
 _NS = 1_000_000_000
 
@@ -38,6 +38,8 @@ class StepRecord(msgspec.Struct, frozen=True):
     steal_ms: int  # of all cores, since the last look
     steal_window_ms: int  # how long ago that was; 0: this step was no outlier
     collection_ns: int
+    crowded: bool = False  # other programs ran on the engine's cores
+    resting: int = 0  # threads of the engine that took no part when it ended
 
     @property
     def outlier(self) -> bool:
@@ -46,28 +48,38 @@ class StepRecord(msgspec.Struct, frozen=True):
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """What happened beside an outlier; only ``over bound`` where nothing did."""
+        """What happened beside an outlier; only ``over bound`` where nothing did. Of any step: shared cores."""
+        beside = (
+            *(("cores shared",) if self.crowded else ()),
+            *((f"{self.resting} thread{'s' if self.resting > 1 else ''} at rest",) if self.resting else ()),
+        )
         if not self.outlier:
-            return ()
+            return beside
         seen = (
             (self.steal_ms, f"steal {self.steal_ms} ms in {self.steal_window_ms} ms"),
             (self.collection_ns, f"garbage collection {self.collection_ns // 1000} us"),
             (self.page_faults, f"{self.page_faults} page faults"),
         )
-        return ("over bound", *(words for amount, words in seen if amount))
+        return ("over bound", *(words for amount, words in seen if amount), *beside)
 
 
 class Recorder:
     """``step`` is for the step thread, ``records`` for any; the ring itself never grows.
 
-    ``bound_ns(decode_rows, prefill_tokens)`` gives the bound of a step, 0 where there is none yet.
+    ``bound_ns(decode_rows, prefill_tokens)`` gives the bound of a step, 0 where there is none yet. ``beside()`` says
+    whether other programs share the engine's cores, and how many of its threads take no part in steps.
     """
 
     def __init__(
-        self, clock_ns: Callable[[], int], bound_ns: Callable[[int, int], int], stat: Path = Path("/proc/stat")
+        self,
+        clock_ns: Callable[[], int],
+        bound_ns: Callable[[int, int], int],
+        stat: Path = Path("/proc/stat"),
+        beside: Callable[[], tuple[bool, int]] = lambda: (False, 0),
     ) -> None:
         self.now_ns = clock_ns
         self._bound_ns = bound_ns
+        self._beside = beside
         self._ring = bytearray(STEPS * _RECORD.size)
         self._count = 0
         self._programs: list[str] = []
@@ -111,6 +123,7 @@ class Recorder:
             steal_ms,
             window_ms,
             collected - self._collected_ns,
+            *self._beside(),
         )
         self._count += 1
         self._faults, self._collected_ns = faults, collected

@@ -12,6 +12,7 @@
 #include "kernels.hpp"
 #include "pool.hpp"
 #include "sampler.hpp"
+#include "shift.hpp"
 
 namespace zl {
 
@@ -102,6 +103,9 @@ class Engine {
   // Keeps each worker (all threads but the one that calls step()) on a core of its own. 0, or the system's error number.
   int pin(const std::vector<int>& cores) { return pool_.pin(cores); }
 
+  // How many threads a step has now, and on what grounds (shift.hpp).
+  Shift& shift() { return shift_; }
+
   // Teacher-forced logits of every token through the last slot, which must be closed: out[tokens, vocabulary].
   void logits(const int32_t* tokens, int count, float* out);
 
@@ -162,7 +166,8 @@ class Engine {
   void copy_kv(const KvHead& from, const KvHead& to, int begin, int end) const;
   void give_way();
   void run_rows();
-  void forward(int thread);
+  void run_stage(int thread);
+  void head(int thread);
   void attention(const Layer& layer, int thread);
   void norm_heads(const Layer& layer, float* queries, float* key);
   void feed_forward(const Layer& layer, const Matrix& next, int thread);
@@ -177,6 +182,8 @@ class Engine {
   const KernelSet* const kernels_;
   Arena arena_;
   Pool pool_;
+  Shift shift_{&pool_};
+  size_t stage_ = 0;  // of the running step: its layer, then the head
   std::vector<Layer> layers_;
   std::vector<Slot> slots_;
   std::vector<Thread> threads_;
@@ -194,6 +201,7 @@ class Engine {
   std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
   std::atomic<int> bell_{-1};  // that was rung and is not known to be read
   int64_t rung_ns_ = 0;
+  bool chunked_ = false;  // several rows are of one slot
   bool complete_ = false;  // all weights are loaded
   bool listening_ = false;  // to what matrices multiply, in find_fine()
   std::vector<Refinable> refinable_;

@@ -46,7 +46,7 @@ int64_t Engine::read_once(int slots, int tokens) {
     add_matrix(layer.down);
   }
   add_matrix(head_);
-  struct Job { const std::vector<Region>* regions; int threads; std::atomic<uint64_t> sum{0}; } job{&regions, pool_.threads()};
+  struct Job { const std::vector<Region>* regions; int threads; std::atomic<uint64_t> sum{0}; } job{&regions, pool_.size()};
   const auto begun = std::chrono::steady_clock::now();
   pool_.run(
       [](void* context, int thread) {

@@ -20,28 +20,37 @@ Engine::Span Engine::share(int items, int thread, int threads) {
 }
 
 void Engine::run_rows() {
-  pool_.run([](void* engine, int thread) { static_cast<Engine*>(engine)->forward(thread); }, this);
+  chunked_ = rows_.size() > 1 && rows_.back().slot == rows_[rows_.size() - 2].slot;  // the rows of a chunk are the last ones
+  shift_.begin();
+  for (stage_ = 0; stage_ < layers_.size() + !logit_rows_.empty(); stage_++) {
+    pool_.run([](void* engine, int thread) { static_cast<Engine*>(engine)->run_stage(thread); }, this, shift_.threads());
+    shift_.stage_ended();
+  }
+  shift_.end();
 }
 
-void Engine::forward(int thread) {
-  const int rows = int(rows_.size());
-  const Span mine = share(rows, thread, pool_.threads());
-  for (int r = mine.begin; r < mine.end; r++)
-    dequantise_row(embedding_type_, embedding_ + embedding_row_ * rows_[r].token, shape_.hidden, x_ + r * width_);
-  for (size_t l = 0; l < layers_.size(); l++) {
-    attention(layers_[l], thread);
-    feed_forward(layers_[l], l + 1 < layers_.size() ? layers_[l + 1].qkv : head_, thread);
+// A layer, or the head. Stages are where the number of threads may change.
+void Engine::run_stage(int thread) {
+  if (stage_ == layers_.size()) return head(thread);
+  if (stage_ == 0) {
+    const Span mine = share(int(rows_.size()), thread, pool_.threads());
+    for (int r = mine.begin; r < mine.end; r++)
+      dequantise_row(embedding_type_, embedding_ + embedding_row_ * rows_[r].token, shape_.hidden, x_ + r * width_);
   }
-  if (logit_rows_.empty()) return;
+  attention(layers_[stage_], thread);
+  feed_forward(layers_[stage_], stage_ + 1 < layers_.size() ? layers_[stage_ + 1].qkv : head_, thread);
+}
+
+void Engine::head(int thread) {
   // There is room for the logits of a row a slot; a chunk whose prompt is scored has more.
   for (size_t begin = 0; begin < logit_rows_.size(); begin += limits_.slots) {
     const size_t end = std::min(begin + limits_.slots, logit_rows_.size());
     const Span logits = share(int(end - begin), thread, pool_.threads());
     for (int i = logits.begin; i < logits.end; i++)
       kernels_->quantise(x_ + logit_rows_[begin + i] * width_, head_, head_norm_, shape_.rms_eps, activations_, i);
-    pool_.barrier();
+    pool_.barrier(thread);
     multiply(head_, layers_[0].qkv, int(end - begin), Epilogue::kStore, logits_, logit_stride_, thread);
-    pool_.barrier();
+    pool_.barrier(thread);
     if (sampling_) sample(begin, end, thread);
   }
 }
@@ -64,7 +73,7 @@ void Engine::attention(const Layer& layer, int thread) {
   const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
   quantise_rows(x_, width_, layer.qkv, layer.attention_norm, thread);
   multiply(layer.qkv, layer.output, rows, Epilogue::kStore, qkv_, qkv_stride_, thread);
-  pool_.barrier();
+  pool_.barrier(thread);
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
     const int head = unit / rows;
     const Row& row = rows_[unit % rows];
@@ -77,7 +86,7 @@ void Engine::attention(const Layer& layer, int thread) {
     kernels_->rope(key, head_dim, cosine, sine);
     kernels_->store_kv(slot_kv(layer, row.slot, head), head_dim, row.position, key, key + shape_.kv_width());
   }
-  pool_.barrier();
+  if (chunked_) pool_.barrier(thread);  // else a thread reads only what it wrote itself: the rows are of different slots
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
     const int head = unit / rows;
     const Row& row = rows_[unit % rows];
@@ -88,10 +97,10 @@ void Engine::attention(const Layer& layer, int thread) {
     kernels_->attend(prefix, slot.shared, own, head_dim, group, row.position + 1, qkv_ + (unit % rows) * qkv_stride_ + at,
                      attended_ + (unit % rows) * attended_stride_ + at, threads_[thread].attention);
   }
-  pool_.barrier();
+  pool_.barrier(thread);
   quantise_rows(attended_, attended_stride_, layer.output, nullptr, thread);
   multiply(layer.output, layer.gate_up, rows, Epilogue::kAdd, x_, width_, thread);
-  pool_.barrier();
+  pool_.barrier(thread);
 }
 
 void Engine::norm_heads(const Layer& layer, float* queries, float* key) {
@@ -105,16 +114,15 @@ void Engine::feed_forward(const Layer& layer, const Matrix& next, int thread) {
   const int rows = int(rows_.size());
   quantise_rows(x_, width_, layer.gate_up, layer.mlp_norm, thread);
   multiply(layer.gate_up, layer.down, rows, Epilogue::kSiluMul, hidden_, hidden_stride_, thread);
-  pool_.barrier();
+  pool_.barrier(thread);
   quantise_rows(hidden_, hidden_stride_, layer.down, nullptr, thread);
   multiply(layer.down, next, rows, Epilogue::kAdd, x_, width_, thread);
-  pool_.barrier();
 }
 
 void Engine::quantise_rows(const float* x, size_t stride, const Matrix& m, const float* norm, int thread) {
   const Span mine = share(int(rows_.size()), thread, pool_.threads());
   for (int r = mine.begin; r < mine.end; r++) kernels_->quantise(x + r * stride, m, norm, shape_.rms_eps, activations_, r);
-  pool_.barrier();
+  pool_.barrier(thread);
   if (listening_) listen(m, x, stride, norm, thread);
 }
 

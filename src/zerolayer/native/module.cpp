@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "bell.hpp"
@@ -114,6 +115,19 @@ NB_MODULE(_native, m) {
   m.def("penalise", &penalise, "logits"_a, "seen"_a, "penalty"_a, "bloom"_a, "rounds"_a,
         "The sampler's repetition penalty, applied and timed: (ns to see a token, ns a pass, tokens that count as seen).");
 
+  nb::class_<zl::Crew>(m, "Crew")
+      .def(nb::init<int>(), "most"_a)
+      .def("look", &zl::Crew::look, "now_ns"_a, "wall_ns"_a, "worked_ns"_a)
+      .def_prop_ro("threads", &zl::Crew::threads)
+      .def_prop_ro("steady", &zl::Crew::steady)
+      .def_prop_ro("cores", &zl::Crew::cores);
+
+  nb::class_<zl::Patience>(m, "Patience")
+      .def(nb::init<>())
+      .def("look", &zl::Patience::look, "now_ns"_a, "wall_ns"_a, "slept_ns"_a, "threads"_a)
+      .def_prop_ro("spins", &zl::Patience::spins)
+      .def_prop_ro("crowded", &zl::Patience::crowded);
+
   nb::class_<TensorArgument>(m, "Tensor")
       .def("__init__", [](TensorArgument* self, int type, Bytes data, int rows, int columns) { new (self) TensorArgument{type, data, rows, columns}; },
            "type"_a, "data"_a, "rows"_a, "columns"_a);
@@ -188,6 +202,14 @@ NB_MODULE(_native, m) {
          "presence_penalty"_a, "frequency_penalty"_a, "seed"_a, "top_logprobs"_a, "stops"_a, "min_tokens"_a = 0,
          "bias"_a = std::vector<std::pair<int32_t, float>>{}, "prompt_logprobs"_a = -1, "prefix"_a = 0, "shared"_a = 0, "masked"_a = false)
       .def("pin", &zl::Engine::pin, "cores"_a)
+      .def("follow_threads", [](zl::Engine& e, std::vector<int> counts) {
+        if (!std::all_of(counts.begin(), counts.end(), [&](int count) { return count >= 1 && count <= e.limits().threads; }))
+          throw std::invalid_argument("no such number of threads");
+        e.shift().follow(std::move(counts));
+      }, "counts"_a, "For tests: the threads of the coming stages of steps, in turn; none: as many as get most done.")
+      .def_prop_ro("threads_now", [](zl::Engine& e) { return e.shift().threads_now(); })
+      .def_prop_ro("crowded", [](zl::Engine& e) { return e.shift().crowded(); })
+      .def_prop_ro("cores_now", [](zl::Engine& e) { return e.shift().cores_now(); })
       .def("touch", &zl::Engine::touch, "part"_a, "parts"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("save_prefix", [](zl::Engine& e, int slot, int prefix, int tokens, int bell) {
         nb::gil_scoped_release release;

@@ -10,12 +10,13 @@ from zerolayer.front.live import LivePage
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.memory import GlueMemory
-from zerolayer.observe.metrics import AnswerState, Gauges, KeyState, Metrics, NodeState, ProgramState
+from zerolayer.observe.metrics import AnswerState, EngineState, Gauges, KeyState, Metrics, NodeState, ProgramState
 from zerolayer.serve.entrances import Entrances
 from zerolayer.serve.gateway import BudgetBook, Keyring
 from zerolayer.serve.memory import components
 from zerolayer.serve.nodes import NodeBook
 from zerolayer.serve.records import Records
+from zerolayer.serve.room import ModelRoom
 from zerolayer.serve.rooms import Rooms
 from zerolayer.serve.tables import Tables
 
@@ -63,6 +64,7 @@ class Measuring:
                 slot_tokens=info.slot_tokens,
                 chunk_tokens=info.chunk_tokens,
                 step_ns=room.cost.usual_ns(),
+                engine=_engine(room),
                 connections=len(server.entrances.connections),
                 glue_share=server.glue.share(now),
                 busy_ns=server.glue.busy_ns(now),
@@ -107,6 +109,11 @@ class Measuring:
             return KeyState()
         counts = keyring.authenticator.counts
         return KeyState(counts.hits, counts.misses, counts.verified)
+
+
+def _engine(room: ModelRoom) -> EngineState:
+    engine = room.loaded.engine
+    return EngineState(room.info.threads - engine.resting, engine.resting, engine.cores_had, engine.crowded)
 
 
 def _answers(keeping: Keeping | None) -> AnswerState | None:

@@ -62,23 +62,16 @@ class Sender:
         if ended:
             self._on_end(stream)
 
-    def reply(self, stream: Stream, block: bytes, body: bytes, trailers: bytes) -> None:
-        """A complete reply; ``trailers`` is a block, or empty."""
-        size = len(body)
-        if size > stream.window or size > self.window or size > FRAME_BYTES or len(block) > FRAME_BYTES or self.held:
-            self.head(stream, block, ended=not (body or trailers))
-            if body or trailers:
-                self.data(stream, body, trailers)
-            return
+    def takes(self, stream: Stream, size: int) -> bool:
+        """Whether a body of so many bytes may leave now, in one frame."""
+        return size <= stream.window and size <= self.window and size <= FRAME_BYTES and not self.held
+
+    def whole(self, stream: Stream, frames: bytes, size: int) -> None:
+        """All frames of a reply whose body, of ``size`` bytes, is taken."""
         self.window -= size
         stream.sent_bytes += size
-        head_only = not (body or trailers)
-        frames = head_frames(stream.id, block, ended=head_only)
-        if body:
-            frames += data_header(size, 0 if trailers else END_STREAM, stream.id) + body
-        if trailers:
-            frames += head_frames(stream.id, trailers, ended=True)
-        self.control(frames)
+        self.out.append(frames)
+        self.out_bytes += len(frames)
         self._on_end(stream)
 
     def piece(self, stream: Stream, data: bytes) -> None:
