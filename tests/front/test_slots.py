@@ -263,6 +263,7 @@ def _count_writes(service: Service) -> list[bytes]:
     def wrap() -> None:
         for connection in service.server.connections:
             connection._transport = Counting(connection._transport)
+            connection._descriptor = -1  # nothing goes past it
 
     service.on_loop(wrap)
     return written

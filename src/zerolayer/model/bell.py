@@ -2,16 +2,22 @@
 
 Rung while the ringer still holds the interpreter, the loop wakes up to wait for it, has then had its share of the
 core, and may not be given it back before the scheduler's next tick, milliseconds later. So an engine that ``rings``
-does it inside its step, right after it let go.
+does it inside its step, right after it let go; and while the bell is not heard, that step gives way to the loop. Where
+the ringer has something else to do first, it waits for a moment instead.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Final
+
+from zerolayer.model import _native
+
+PATIENCE_NS: Final = 150_000  # within which the loop has usually taken a step's report
 
 
 class Bell:
-    """``fd`` is readable from a ring until ``heard``. ``ring`` on any thread, all else on the loop."""
+    """``fd`` is readable from a ring until ``heard``. The ringing is for any thread, all else for the loop."""
 
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -20,8 +26,12 @@ class Bell:
         """Wake the loop now."""
         os.eventfd_write(self.fd, 1)
 
+    def ring_and_wait(self) -> None:
+        """Wake the loop and let go of the interpreter until it has heard, for ``PATIENCE_NS`` at most."""
+        _native.ring_and_wait(self.fd, PATIENCE_NS)
+
     def heard(self) -> None:
-        """The loop is awake; the next ring wakes it again."""
+        """The loop has done what it was woken for; the next ring wakes it again."""
         try:
             os.eventfd_read(self.fd)
         except BlockingIOError:

@@ -75,7 +75,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     vocabulary: int
     memory_bytes: int = 0  # taken at start, and nothing afterwards
     notes: tuple[str, ...] = ()  # what the system allowed: huge pages, quota, affinity
-    rings: bool = False  # a step rings the bell of its plan
+    rings: bool = False  # a step rings the bell of its plan, and a slot that is closed may ring
 
 
 class Engine(Protocol):
@@ -97,8 +97,11 @@ class Engine(Protocol):
         ``EngineFailed``.
         """
 
-    def close(self, slot: int) -> None:
-        """Forget what the slot held, except a prefix of its prompt that is worth keeping. Idempotent."""
+    def close(self, slot: int, bell: int = -1) -> bool:
+        """Forget what the slot held, except a prefix of its prompt that is worth keeping. Idempotent.
+
+        An engine that ``rings`` may write to ``bell`` while it keeps the prefix; whether it did.
+        """
 
     @property
     def resting(self) -> int:

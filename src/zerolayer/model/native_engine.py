@@ -193,15 +193,17 @@ class NativeEngine:
         if tokens and tokens[-1].slot == slot:
             tokens[-1] = msgspec.structs.replace(tokens[-1], prompt=tuple(scores))
 
-    def close(self, slot: int) -> None:
+    def close(self, slot: int, bell: int = -1) -> bool:
         generation, hit = self._open.pop(slot, (None, None))
+        rung = False
         if generation is not None and generation.keep and self._live.prefill_left(slot) == 0:
-            self._keep(slot, generation.prompt, generation.salt)
+            rung = self._keep(slot, generation.prompt, generation.salt, bell=bell) and bell >= 0
         self._live.close(slot)
         self._masks.close(slot)
         self._scores.pop(slot, None)
         if hit:  # not before: what the slot reads must not make room for what it leaves
             self._prefixes.detach(hit)
+        return rung
 
     def _rows_to_sample(self, plan: StepPlan) -> Sequence[int]:
         slot = plan.prefill_slot
@@ -254,10 +256,12 @@ class NativeEngine:
             with turn:
                 self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
 
-    def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False) -> None:
+    def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False, bell: int = -1) -> bool:
+        """Whether there was something to keep; then ``bell`` was rung."""
         kept = self._prefixes.admit(prompt, salt, constant=constant)
         if kept:
-            self._live.save_prefix(slot, kept.entry, kept.tokens)
+            self._live.save_prefix(slot, kept.entry, kept.tokens, bell)
+        return kept is not None
 
     @property
     def _live(self) -> _native.Engine:

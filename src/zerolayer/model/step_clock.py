@@ -2,8 +2,9 @@
 
 Two meeting points with the event loop, no others: a mailbox of admissions and cancels (``admit``, ``cancel``; any
 thread), emptied at every step border, and one report per step (``deliver``, called on the step thread). A report leaves
-just before the next step begins, or before the thread sleeps. Only there does this thread let go of the interpreter: a
-loop that is woken sooner wakes up to wait for it, and may then not be given its core back until the next tick.
+just before the next step begins, or before the thread sleeps, and the loop is woken where this thread lets go of the
+interpreter: a loop that is woken sooner wakes up to wait for it, and may then not be given its core back until the
+next tick.
 """
 
 from __future__ import annotations
@@ -153,6 +154,8 @@ class StepClock:
             if block:
                 self._step_began_ns = 0
                 self._tell()
+            elif self._rings and not self._mailbox.empty():
+                self._tell(waits=True)  # to open slots takes longer than the loop should wait
             self._empty_mailbox(block=block)
             if self._stopping:
                 self._tell()
@@ -166,10 +169,11 @@ class StepClock:
                 now = self._clock_ns()
                 self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
 
-    def _tell(self, *, stepping: bool = False) -> int:
+    def _tell(self, *, stepping: bool = False, waits: bool = False) -> int:
         """Send the reports, then close the slots that they release: what is kept of their prompts is copied there.
 
-        Returns the bell that the step that follows (``stepping``) is to ring; -1: nobody is to be woken any more.
+        ``waits``: let the loop take them first. Returns the bell that the step that follows (``stepping``) is to ring;
+        -1: nobody is to be woken any more.
 
         Nobody can give such a slot new work before the next look into the mailbox, which comes after this.
         """
@@ -177,12 +181,19 @@ class StepClock:
         for report in reports:
             self._deliver(report)
         bell = self._bell if reports else None
-        if bell is not None and not (stepping and self._rings and not self._closing):
+        if bell is not None and not self._rings:
             bell.ring()
+            bell = None
+        elif bell is not None and waits:
+            bell.ring_and_wait()
             bell = None
         closing, self._closing = self._closing, []
         for slot in closing:
-            self._engine.close(slot)
+            if self._engine.close(slot, -1 if bell is None else bell.fd):
+                bell = None
+        if bell is not None and not stepping:
+            bell.ring()
+            bell = None
         return -1 if bell is None else bell.fd
 
     def _empty_mailbox(self, *, block: bool) -> None:

@@ -254,7 +254,8 @@ void Engine::save_prefix(int slot, int prefix, int tokens) {
         Engine& e = *j.engine;
         const Slot& s = e.slots_[j.slot];
         const Span layers = share(e.shape_.layers, thread, e.pool_.threads());
-        for (int l = layers.begin; l < layers.end; l++)
+        for (int l = layers.begin; l < layers.end; l++) {
+          e.give_way();
           for (int head = 0; head < e.shape_.kv_heads; head++) {
             const Layer& layer = e.layers_[l];
             const KvHead to = e.prefix_kv(layer, j.prefix, head);
@@ -262,6 +263,7 @@ void Engine::save_prefix(int slot, int prefix, int tokens) {
             e.copy_kv(e.prefix_kv(layer, s.prefix, head), to, 0, shared);
             e.copy_kv(e.slot_kv(layer, j.slot, head), to, shared, j.tokens);
           }
+        }
       },
       &job);
 }

@@ -1,6 +1,7 @@
 // One model in slots: weights, KV cache, and the step that computes rows of several slots at once.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <utility>
@@ -89,6 +90,10 @@ class Engine {
   // the next call.
   const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens);
 
+  // Wakes whoever waits for the eventfd `bell`. Whoever has woken up may lose his core again before he has read it, to a thread of the step
+  // and up to the scheduler's next tick; so while it is unread for longer than he usually takes, the step's threads give way to him.
+  void ring(int bell);
+
   // How likely the prompt tokens were that follow on those of the last step's chunk, in their order, if its slot asked for that.
   const std::vector<Choice>& scored() const { return scored_; }
 
@@ -159,6 +164,7 @@ class Engine {
   KvHead slot_kv(const Layer& layer, int slot, int head) const;
   KvHead prefix_kv(const Layer& layer, int prefix, int head) const;
   void copy_kv(const KvHead& from, const KvHead& to, int begin, int end) const;
+  void give_way();
   void run_rows();
   void run_stage(int thread);
   void head(int thread);
@@ -193,6 +199,8 @@ class Engine {
   std::vector<int32_t> plan_;
   std::vector<Row> rows_;
   std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
+  std::atomic<int> bell_{-1};  // that was rung and is not known to be read
+  int64_t rung_ns_ = 0;
   bool chunked_ = false;  // several rows are of one slot
   bool complete_ = false;  // all weights are loaded
   bool listening_ = false;  // to what matrices multiply, in find_fine()

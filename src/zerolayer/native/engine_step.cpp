@@ -1,11 +1,19 @@
 // The step: every thread walks the same sequence of stages and takes its share of each; barriers stand where one stage reads what
 // another thread wrote. No stage depends on which rows are beside a row, so a row's result does not either.
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 
+#include "bell.hpp"
 #include "engine.hpp"
 
 namespace zl {
+namespace {
+
+constexpr int64_t kPatienceNs = 150'000;  // within which the event loop has usually taken a step's report
+
+}  // namespace
 
 Engine::Span Engine::share(int items, int thread, int threads) {
   return {int(int64_t(items) * thread / threads), int(int64_t(items) * (thread + 1) / threads)};
@@ -47,7 +55,21 @@ void Engine::head(int thread) {
   }
 }
 
+void Engine::ring(int bell) {
+  rung_ns_ = now_ns();
+  bell_.store(bell, std::memory_order_release);
+  eventfd_write(bell, 1);
+}
+
+void Engine::give_way() {
+  const int bell = bell_.load(std::memory_order_acquire);
+  if (bell < 0 || now_ns() - rung_ns_ < kPatienceNs) return;
+  if (is_unheard(bell)) sched_yield();
+  else bell_.store(-1, std::memory_order_relaxed);
+}
+
 void Engine::attention(const Layer& layer, int thread) {
+  give_way();
   const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
   quantise_rows(x_, width_, layer.qkv, layer.attention_norm, thread);
   multiply(layer.qkv, layer.output, rows, Epilogue::kStore, qkv_, qkv_stride_, thread);
@@ -88,6 +110,7 @@ void Engine::norm_heads(const Layer& layer, float* queries, float* key) {
 }
 
 void Engine::feed_forward(const Layer& layer, const Matrix& next, int thread) {
+  give_way();
   const int rows = int(rows_.size());
   quantise_rows(x_, width_, layer.gate_up, layer.mlp_norm, thread);
   multiply(layer.gate_up, layer.down, rows, Epilogue::kSiluMul, hidden_, hidden_stride_, thread);

@@ -5,11 +5,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <chrono>
 
+#include "bell.hpp"
 #include "cpu.hpp"
 #include "engine.hpp"
 
@@ -109,6 +108,8 @@ NB_MODULE(_native, m) {
   m.doc() = "CPU kernels of zerolayer; see src/zerolayer/native.";
   m.attr("FINE_INPUTS") = zl::kFine;
   m.def("kernel_sets", &kernel_sets, "Names of the kernel sets that this processor allows, best first.");
+  m.def("ring_and_wait", &zl::ring_and_wait, "bell"_a, "patience_ns"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "Write to an eventfd and look for so long at most whether it was read; whether it was. Without the interpreter's lock.");
   m.def("uniform", &zl::uniform, "seed"_a, "position"_a, "The uniform number that the sampler draws for a token.");
 
   m.def("penalise", &penalise, "logits"_a, "seen"_a, "penalty"_a, "bloom"_a, "rounds"_a,
@@ -210,7 +211,11 @@ NB_MODULE(_native, m) {
       .def_prop_ro("crowded", [](zl::Engine& e) { return e.shift().crowded(); })
       .def_prop_ro("cores_now", [](zl::Engine& e) { return e.shift().cores_now(); })
       .def("touch", &zl::Engine::touch, "part"_a, "parts"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("save_prefix", &zl::Engine::save_prefix, "slot"_a, "prefix"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("save_prefix", [](zl::Engine& e, int slot, int prefix, int tokens, int bell) {
+        nb::gil_scoped_release release;
+        if (bell >= 0) e.ring(bell);
+        e.save_prefix(slot, prefix, tokens);
+      }, "slot"_a, "prefix"_a, "tokens"_a, "bell"_a = -1)
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
       .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens, int bell) {
@@ -221,7 +226,7 @@ NB_MODULE(_native, m) {
         const std::vector<zl::Sampled>* sampled;
         {
           nb::gil_scoped_release release;
-          if (bell >= 0) eventfd_write(bell, 1);  // whoever wakes up finds the interpreter free
+          if (bell >= 0) e.ring(bell);  // whoever wakes up finds the interpreter free
           sampled = &e.step(e.plan(), int(rows), prefill_slot, prefill_tokens);
         }
         return to_python(*sampled);

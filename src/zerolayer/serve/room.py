@@ -95,9 +95,9 @@ class Reports:
 
     def _heard(self) -> None:
         """An engine that is quicker than its replies are written must leave others their turns."""
-        self.bell.heard()
         for _ in range(min(len(self._waiting), _REPORTS)):
             self.take(self._waiting.popleft())
+        self.bell.heard()  # not before: until then the engine gives way to this thread
         if self._waiting:
             self.bell.ring()
 
