@@ -121,8 +121,9 @@ void Pool::run(Work work, void* context, int threads) {
 
 void Pool::serve(Worker* worker, int thread) {
   for (uint32_t seen = 0;; seen += 2) {
-    waiting_[thread].spins += worker->go.spin(seen, kSpinsForRun);
+    const int spins = worker->go.spin(seen, kSpinsForRun);
     worker->go.sleep(seen);
+    waiting_[thread].spins += spins;  // not before a run has begun: between runs they are the caller's to read
     if (stopping_) return;
     {
       [[maybe_unused]] const DefaultFloatMode mode;
