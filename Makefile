@@ -1,5 +1,6 @@
 # Needs Python 3.11 or newer with venv, a C++ compiler and make; everything else comes from PyPI into .venv.
-# Stamp files in .venv remember what is installed, so that a second run does no pip work at all.
+# Stamp files in .venv remember what is installed, so that a second run does no pip work at all. Tools of tests are compiled
+# when they are imported (--no-compile): most of what comes with them never is.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -92,11 +93,11 @@ $(VENV)/fuzz-tools: pyproject.toml | $(BIN)/python
 
 $(VENV)/judge-extra: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["judge"], sep="\n")' > $(VENV)/judge-requirements.txt
-	@$(PIP) install --requirement $(VENV)/judge-requirements.txt || echo "Not installed, so some judges will be skipped."
+	@$(PIP) install --no-compile --requirement $(VENV)/judge-requirements.txt || echo "Not installed, so some judges will be skipped."
 	@touch $@
 
 $(VENV)/test-tools: pyproject.toml | $(BIN)/python
 	@echo "Installing the test tools ..."
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test"], sep="\n")' > $(VENV)/test-requirements.txt
-	@$(PIP) install --requirement $(VENV)/test-requirements.txt
+	@$(PIP) install --no-compile --requirement $(VENV)/test-requirements.txt
 	@touch $@

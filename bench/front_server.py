@@ -53,12 +53,12 @@ class NoSlot:
     def __init__(self) -> None:
         self._arrival = Arrival(of_contract(5000, 250, 60_000), Stamps(), Verdict(), "bench", "bench")
 
-    def arrive(self, _request, _headers, **_):
+    def arrive(self, _request, _headers, *, credential, body, wall_ms, identity):  # noqa: ARG002 - as the guard's
         return self._arrival
 
     def reserve(self, _request, _arrival):
         # A new one each time, as the guard does: raised again, an exception keeps the frames of all its ways before.
-        raise SlotsBusy(_WHEN, retry_after_ms=1200, ticket="0123456789abcdef")
+        raise SlotsBusy(_WHEN, 1200, "0123456789abcdef")
 
 
 def router(site: Site, contract: Contract) -> Routes:

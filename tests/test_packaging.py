@@ -32,9 +32,10 @@ def environment(folder: Path, *install: str | Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from the source archive, as ``python -m build`` does."""
+    """A wheel built from the source archive, as ``python -m build`` does; quickly, as nothing here is about speed."""
     folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, folder=folder)
+    quick = "--config-setting=cmake.define.OPTIMISATION=-O0"
+    run(sys.executable, "-m", "build", quick, "--outdir", folder, ROOT, folder=folder)
     return next(folder.glob("*.whl"))
 
 
@@ -50,6 +51,7 @@ def test_the_wheel_holds_the_package_its_kernels_and_its_licence_and_no_sources_
     assert any(name.startswith("zerolayer/model/_native.") for name in names)
     assert any(name.startswith("zerolayer/guard/_native.") and name.endswith(".so") for name in names)
     assert any(name.startswith("zerolayer/front/_native.") and name.endswith(".so") for name in names)
+    assert any(name.startswith("zerolayer/wire/_native.") and name.endswith(".so") for name in names)
     assert any(name.endswith("/LICENSE") for name in names)
     assert [name for name in names if name.endswith((".cpp", ".hpp", ".h")) or "test" in name] == []
 

@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).with_name("front")))
 
 from echo_service import chat, get, read_reply
 
+from zerolayer.front.listener import accept_queue
+
 SCRIPT = Path(__file__).with_name("front") / "echo_process.py"
 
 
@@ -75,7 +77,8 @@ def start() -> Iterator[type[Process]]:
 def test_the_greeting_says_where_what_and_how_to_try(start):
     greeting = start().greeting
     words = ("ready", "address", "metrics", "model     echo", "kernels", "1 thread\n", "time slice", "slots     2 of")
-    for word in (*words, "watch     http://127.0.0.1:"):
+    waiting = f"waiting   nobody, but for at most {accept_queue()} connections"
+    for word in (*words, "watch     http://127.0.0.1:", "stall     ", waiting):
         assert word in greeting
 
 

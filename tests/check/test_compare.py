@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from check import simulated
 from zerolayer.check.compare import compare, text, to_json
-from zerolayer.check.run_file import Run, TargetInfo
+from zerolayer.check.run_file import BASELINE, PHASES, PULSE, Run, TargetInfo
 
 
 def run(service: simulated.Service, seed: int, **changes: object) -> Run:
@@ -70,13 +71,57 @@ def test_what_cannot_be_compared_is_exit_20(change, reason: str) -> None:
     assert reason in text(comparison)
 
 
+def under(run: Run, slowness: float, seed: int, address: str = "http://127.0.0.1:8000/") -> Run:
+    """The run with the pace of the machine that it was taken on: 10 ms at a slowness of 1, give or take 3 %."""
+    took = np.random.default_rng(seed).normal(10_000 * slowness, 300, 40).astype(np.int64)
+    phases = np.repeat([PHASES.index(BASELINE), PHASES.index(PULSE)], 20)
+    return replace(run, target=TargetInfo(address, "http"), pace_phase=phases, pace_took=took)
+
+
+def test_what_is_worse_only_because_the_machine_was_is_undecided() -> None:
+    comparison = compare(under(run(slower(1.0), 1), 1.0, 3), under(run(slower(1.2), 2), 1.2, 4), 0.05)
+    assert comparison.exit_code == 20
+    verdict, why = text(comparison).splitlines()[:2]
+    assert verdict.startswith("UNDECIDED (exit 20): S0, P50 of pulses of 16")
+    assert "the machine itself was" in why
+    assert not any(each.worse for each in comparison.differences)
+
+
+@pytest.mark.parametrize(("service", "machine"), [(1.2, 1.0), (1.6, 1.2), (1.2, 0.8)])
+def test_a_service_that_is_slower_than_its_machine_explains_is_worse(service: float, machine: float) -> None:
+    comparison = compare(under(run(slower(1.0), 1), 1.0, 3), under(run(slower(service), 2), machine, 4), 0.05)
+    assert comparison.exit_code == 4
+
+
+def test_what_is_better_only_because_the_machine_was_is_not_called_better() -> None:
+    comparison = compare(under(run(slower(1.2), 1), 1.2, 3), under(run(slower(1.0), 2), 1.0, 4), 0.05)
+    assert comparison.exit_code == 0
+    assert {each.name: each.state for each in comparison.differences}["S0"] == "undecided"
+
+
+def test_a_client_elsewhere_excuses_nothing_by_its_own_machine() -> None:
+    first, second = (run(slower(factor), seed) for factor, seed in ((1.0, 1), (1.2, 2)))
+    address = "https://service.example/"
+    comparison = compare(under(first, 1.0, 3, address), under(second, 1.2, 4, address), 0.05)
+    assert (comparison.exit_code, comparison.machines) == (4, {})
+
+
+def test_what_slows_every_request_alike_leaves_a_pulse_as_many_lone_requests_as_before() -> None:
+    alike = compare(run(slower(1.0), 1), run(slower(1.2), 2), 0.05).ratio
+    longer = compare(run(simulated.fifo(16), 1), run(simulated.fifo(4), 2), 0.05).ratio
+    assert alike is not None
+    assert longer is not None
+    assert alike[2].low <= 0 <= alike[2].high
+    assert longer[2].low > 0
+
+
 def test_the_text_names_every_figure_with_its_interval_and_n() -> None:
     lines = text(compare(run(slower(1.0), 1), run(slower(1.2), 2), 0.05)).splitlines()
     assert lines[0].startswith("WORSE (exit 4)")
-    assert all("n=" in line and "[" in line for line in lines[3:])
+    assert all("n=" in line and "[" in line for line in lines[3 : lines.index("", 3)])
 
 
 def test_the_json_is_versioned() -> None:
     document = json.loads(to_json(compare(run(slower(1.0), 1), run(slower(1.0), 2), 0.05)))
-    assert (document["version"], document["exit_code"]) == (1, 0)
+    assert (document["version"], document["exit_code"]) == (2, 0)
     assert document["differences"][0]["difference"].keys() == {"value", "low", "high"}

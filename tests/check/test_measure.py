@@ -63,11 +63,11 @@ class Paper:
         return done
 
 
-def measured(service: Paper, **changes: object) -> tuple[Run, float]:
+def measured(service: Paper, pace: Callable[[], int] | None = None, **changes: object) -> tuple[Run, float]:
     """The run, and the seconds that it took on the service's clock."""
     settings = Settings(**({"budget_s": 60.0, "timer_probes": 0, "aborts": False} | changes))
     target = targets.parse("http://127.0.0.1:1/", "http", "", ())
-    session = Session(target, service, settings, Silent(), service.sleep)  # type: ignore[arg-type]
+    session = Session(target, service, settings, Silent(), service.sleep, pace)  # type: ignore[arg-type]
     run = Measurement(session).measure()
     return run, service.now / 1e9
 

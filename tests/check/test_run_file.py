@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,11 @@ from check import simulated
 from zerolayer.check.errors import InputFileError
 from zerolayer.check.run_file import VERSION, read, write
 
-RUN = simulated.run(simulated.refusing(4), probes=12, repeats=2, sizes=(1, 8), step_s=1.0)
+RUN = replace(
+    simulated.run(simulated.refusing(4), probes=12, repeats=2, sizes=(1, 8), step_s=1.0),
+    pace_phase=np.array([0, 1]),
+    pace_took=np.array([9_000, 11_000]),
+)
 
 
 @pytest.fixture
@@ -40,6 +44,13 @@ def test_a_newer_version_is_refused_with_the_remedy(saved: Path) -> None:
         read(saved)
 
 
+def test_a_file_that_is_older_than_the_machine_s_pace_is_read(saved: Path) -> None:
+    file = json.loads(saved.read_text())
+    del file["pace"]
+    saved.write_text(json.dumps(file | {"version": 3}))
+    assert len(read(saved).pace_took) == 0
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format":"other","version":1}', "\x00"])
 def test_another_file_is_no_result(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
@@ -56,6 +67,7 @@ def test_another_file_is_no_result(tmp_path: Path, text: str) -> None:
         lambda file: file["requests"]["sent"].__setitem__(0, "x"),
         lambda file: file["requests"]["sent"].__setitem__(0, 1 << 70),
         lambda file: file["reads"].update(request=[10**6], time=[1], events=[1]),
+        lambda file: file["pace"]["took"].pop(),
         lambda file: file.pop("settings"),
     ],
 )

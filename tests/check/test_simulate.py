@@ -166,6 +166,35 @@ def test_an_unreachable_target_is_exit_4(files: list[str], capsys: pytest.Captur
     assert "no number of nodes" in capsys.readouterr().out
 
 
+def test_requests_longer_than_a_slot_are_counted_with_the_slot_that_would_hold_enough(files: list[str], capsys) -> None:
+    trace = Path(files[1])
+    long = [json.dumps({"timestamp": i, "input_length": 1000 + i, "output_length": 9}) for i in range(5)]
+    trace.write_text("\n".join([*trace.read_text().splitlines(), *long]))
+    assert cli.main(["simulate", *files[:4], "--target", "0.97"]) == 4
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "5 of 105 requests (4.76%)" in last
+    assert "up to 1013 tokens, and slot_tokens is 1000; 1010 would hold 97 %" in last  # 102 of the 105
+    assert "--slot-tokens" in last
+    Path(files[3]).write_text(TABLE.replace("slot_tokens = 1000", "slot_tokens = 1010"))
+    assert cli.main(["simulate", *files[:4], "--target", "0.97"]) == 0
+    assert "never served" not in capsys.readouterr().out
+
+
+def test_a_plan_that_fails_by_its_limits_says_so(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["simulate", *files[:4], "--deadline-ms", "20"]) == 4
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "over their limits even on an idle node: 100 of 100 requests" in last
+    assert "--deadline-ms" in last
+
+
+def test_what_is_never_served_is_told_to_programs(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path(files[3]).write_text(TABLE.replace("slot_tokens = 1000", "slot_tokens = 100"))
+    assert cli.main(["simulate", *files[:4], "--json"]) == 4
+    (told,) = json.loads(capsys.readouterr().out)["never_served"]
+    names = ("hardware", "too_long", "longest_tokens", "needed_slot_tokens", "too_slow")
+    assert [told[name] for name in names] == ["toy", 100, 109, 109, 0]
+
+
 def test_the_command_tries_each_speed_with_each_number_of_slots_and_nodes(files: list[str], capsys) -> None:
     arguments = [*files[:4], "--nodes", "1,4", "--slots", "2,8", "--speed", "0.5,1", "--json"]
     assert cli.main(["simulate", *arguments]) == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from zerolayer.client.call import Call, Head
+from zerolayer.client.attempt import Head
+from zerolayer.client.call import Call
 from zerolayer.client.nodes import Nodes
 from zerolayer.client.retry import NS_PER_MS, RetryBudget, RetryPolicy
 from zerolayer.client.statistics import Tally

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.calls import BUSY, END, MS, World, booked
-from zerolayer.client.call import GiveUp, Head, Send, Wait
+from zerolayer.client.attempt import GiveUp, Head, Send, Wait
 from zerolayer.client.retry import RetryPolicy
 from zerolayer.wire.load import Load
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client.calls import MS, World, booked
-from zerolayer.client.call import GiveUp, Head, Send, Wait
+from zerolayer.client.attempt import GiveUp, Head, Send, Wait
 from zerolayer.client.retry import RetryPolicy
 from zerolayer.wire.load import Load
 

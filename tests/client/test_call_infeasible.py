@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client.test_call import BUSY, MS, World, booked
-from zerolayer.client.call import GiveUp, Head, Send
+from zerolayer.client.attempt import GiveUp, Head, Send
 from zerolayer.wire.load import Load
 
 TOO_SLOW = Head(422, load=Load(4, 0), retry=False)

@@ -119,6 +119,35 @@ def test_a_name_server_that_is_silent_holds_no_call_beyond_its_deadline(names) -
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("failures", [1, 4])
+def test_a_first_call_asks_a_name_server_again_that_fails(scripted, http, names, failures) -> None:
+    server = scripted(http.hello)
+    names.add(NAME, 33, "127.0.0.1", port=urlsplit(server.url).port)
+    names.code = 2  # SERVFAIL
+
+    async def run() -> None:
+        async with AsyncClient(of_srv(names)) as client:
+            call = asyncio.create_task(client.chat(HI, model="m", deadline_ms=30_000).answer())
+            await soon(lambda: len(names.asked) >= failures)
+            assert not call.done()
+            names.code = 0
+            assert (await call).node == server.url
+
+    asyncio.run(run())
+
+
+def test_nobody_waits_for_a_name_server_that_fails_for_longer_than_the_client_waits_for_replies(names) -> None:
+    names.code = 2
+
+    async def run() -> None:
+        looked = Looked(names)
+        with pytest.raises(NotReachable):
+            await looked.discovery.ready(Patience(0.2, None, lambda: looked.now_ns))
+
+    asyncio.run(run())
+    assert names.asked
+
+
 def test_calls_go_on_while_the_name_server_is_gone(scripted, http, names) -> None:
     server = scripted(http.hello, http.hello)
     names.add(NAME, 33, "127.0.0.1", port=urlsplit(server.url).port)

@@ -93,6 +93,40 @@ def test_sending_the_text_cancels_its_draft() -> None:
     asyncio.run(run())
 
 
+def test_the_question_itself_cancels_its_draft_and_no_other_one() -> None:
+    before = [{"role": "system", "content": "Be brief."}]
+
+    async def run() -> None:
+        typist = Typist()
+        typist.hold = asyncio.Event()
+        await typist.type(TEXT, messages=before)
+        await typist.pause()
+        for other in ("Something else", TEXT[:-1]):
+            typist.drafter.asked([*before, {"role": "user", "content": other}])
+        typist.drafter.asked([{"role": "user", "content": TEXT}])
+        await settle()
+        assert typist.cancelled == 0
+        typist.drafter.asked([*before, {"role": "user", "content": f"{TEXT}?"}])
+        await settle()
+        assert typist.cancelled == 1
+
+    asyncio.run(run())
+
+
+def test_a_question_that_is_sent_within_the_pause_leaves_no_draft(scripted, http) -> None:
+    server = scripted(http.hello)
+
+    async def run() -> None:
+        async with AsyncClient(server.url) as client:
+            client.draft(TEXT, model="m")
+            await client.chat([{"role": "user", "content": TEXT}], model="m").answer()
+            assert client._drafter.sent == 0
+            await asyncio.sleep(0.2)
+
+    asyncio.run(run())
+    assert len(server.requests) == 1
+
+
 def test_a_few_letters_are_not_worth_a_request_unless_a_conversation_stands_before_them() -> None:
     async def run() -> None:
         typist = Typist()

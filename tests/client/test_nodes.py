@@ -72,6 +72,18 @@ def test_requests_that_are_still_on_their_way_take_the_slots_that_were_told() ->
     assert not nodes["a"].surely_free(0)
 
 
+def test_slots_that_come_free_are_for_those_who_hold_bookings_there() -> None:
+    nodes = with_loads(a=Load(0, 300), b=Load(0, 100), c=Load(0, 200))
+    nodes.booked("a")
+    nodes["a"].ended = 1
+    assert nodes.choose(0) == "b"
+    nodes["a"].ended = 2
+    assert nodes.choose(0) == "a"
+    nodes["a"].ended = 1
+    nodes.unbooked("a")
+    assert nodes.choose(0) == "a"
+
+
 def test_a_conversation_stays_with_its_node() -> None:
     nodes = with_loads(a=Load(4, 0), b=Load(4, 0), c=Load(4, 0))
     chosen = {nodes.choose(now, b"conversation") for now in range(50)}

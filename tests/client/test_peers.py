@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from client.http2_server import soon
 from zerolayer import AsyncClient
-from zerolayer.client.call import Head, Send
+from zerolayer.client.attempt import Head, Send
 from zerolayer.client.errors import BadReply
 from zerolayer.client.forms import Ask
 from zerolayer.client.json_form import JsonForm

@@ -164,8 +164,22 @@ def test_the_epoch_changes_with_who_is_there_and_with_who_takes_work(members) ->
     members.answered(A, 0, "", WORD, ready=True)
     epochs.append(members.listed(0, READY).epoch)
     members.name([A, B], 0)
+    members.answered(B, 0, "", WORD, ready=False)
     epochs.append(members.listed(0, READY).epoch)
     assert len(set(epochs)) == 3
+
+
+def test_who_never_came_and_who_is_gone_is_in_no_epoch(members) -> None:
+    """Of a node that died the others know, those that came later do not: clients go from the one to the other."""
+    members.answered(A, 0, "", WORD, ready=True)
+    known = members.listed(0, READY).epoch
+    members.name([A, B], 0)
+    assert members.listed(0, READY).epoch == known
+    members.answered(B, 0, "", WORD, ready=True)
+    assert members.listed(0, READY).epoch != known
+    for _ in range(MISSES):
+        members.missed(B, 0)
+    assert members.listed(0, READY).epoch == known
 
 
 def test_load_does_not_change_the_epoch(members) -> None:

@@ -30,6 +30,9 @@ class Transport:
     def write(self, data: bytes) -> None:
         self.written += data
 
+    def get_extra_info(self, name: str) -> None:
+        return None
+
     def get_write_buffer_size(self) -> int:
         return self.buffered
 

@@ -90,6 +90,25 @@ def test_an_expired_deadline_is_refused_with_no_work_done(serve, header):
     assert service.loaded.encoder.calls == before
 
 
+def test_a_deadline_counts_from_the_first_byte_of_its_request(serve):
+    service, request = serve(), chat("hi", "x-zl-deadline-ms: 100")
+    with service.connect() as client:
+        client.sendall(request[:-1])
+        time.sleep(0.12)
+        client.sendall(request[-1:])
+        reply = read_reply(client)
+    assert (reply.status, reply.error["code"], reply.headers["x-should-retry"]) == (422, "deadline_expired", "false")
+
+
+def test_what_the_contract_promises_counts_from_the_last_byte(serve):
+    service, request = serve(sections={"deadline": {"default_ms": 200}}), chat("hi")
+    with service.connect() as client:
+        client.sendall(request[:-1])
+        time.sleep(0.22)
+        client.sendall(request[-1:])
+        assert read_reply(client).status == 200
+
+
 def test_what_can_never_be_in_time_is_422_and_not_retried(serve):
     service = serve(step_us=5_000)
     reply = service.ask(chat("a" * 60, "x-zl-deadline-ms: 50", max_tokens=100))
@@ -296,6 +315,25 @@ def test_fresh_input_is_answered_with_its_age(serve):
     assert reply.status == 200
     assert 100 <= int(reply.headers["x-zl-age-ms"]) <= 5_000
     assert reply.json["zerolayer"]["age_ms"] >= 100
+
+
+def test_input_whose_time_has_not_come_is_waited_for(serve):
+    service = serve(sections={"freshness": {"on_stale": "wait"}})
+    before = time.time()
+    reply = service.ask(chat("hi", _stamp(150), "x-zl-deadline-ms: 5000"))
+    assert reply.status == 200
+    assert time.time() - before >= 0.149
+
+
+def test_waiting_for_an_input_is_part_of_the_deadline(serve):
+    service = serve(sections={"freshness": {"on_stale": "wait"}})
+    reply = service.ask(chat("hi", _stamp(900), "x-zl-deadline-ms: 300"))
+    assert (reply.status, reply.error["code"]) == (422, "deadline_expired")
+
+
+def test_stale_input_is_answered_and_flagged_where_the_contract_says_so(serve):
+    reply = serve(sections={"freshness": {"on_stale": "flag"}}).ask(chat("hi", _stamp(-5_000), "x-zl-max-age-ms: 1000"))
+    assert (reply.status, reply.headers["x-zl-stale"], reply.json["zerolayer"]["stale"]) == (200, "true", True)
 
 
 def test_input_that_grows_stale_before_it_starts_is_refused(serve):

@@ -123,7 +123,7 @@ def until(moment_ns: int) -> None:
 
 
 def kept(service) -> int:
-    return service.on_loop(lambda: service.server.metrics.promises.outcomes()["kept"])
+    return service.on_loop(lambda: service.server.metrics.totals(0, 0).bookings["kept"])
 
 
 def held(stack: ExitStack, service):

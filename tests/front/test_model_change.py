@@ -73,6 +73,21 @@ def test_no_request_fails_during_a_change_under_load(serve):
     assert {model_of(reply) for _, reply in replies} == {"echo", "next"}
 
 
+def test_a_stream_that_ends_on_the_old_model_is_counted_under_its_name(serve):
+    service = serve(step_us=2000)
+    with ExitStack() as stack:
+        finish = begin(stack, service)
+        deploying = service.deploy("/models/next.gguf")
+        deploying.reached("drain")
+        service.ask(chat("hello"))
+        finish()
+        deploying.reached("done")
+    page = service.ask(get("/metrics"), service.server.admin_port).body.decode()
+    assert 'vllm:request_success_total{model_name="echo",finished_reason="stop"} 1' in page
+    assert 'vllm:request_success_total{model_name="next",finished_reason="stop"} 1' in page
+    assert 'vllm:num_requests_running{model_name="next"} 0' in page
+
+
 def test_a_request_that_names_the_old_model_is_answered_by_the_new_one(serve):
     service = serve()
     change(service)
@@ -103,7 +118,26 @@ def test_a_booked_start_is_redeemed_from_the_new_model(serve):
         reply = service.ask(chat("booked", "x-stainless-retry-count: 1"))
         assert (reply.status, model_of(reply)) == (200, "next")
         assert finish().text == LONG * 3
-        assert service.on_loop(lambda: service.server.metrics.promises.outcomes()["kept"]) == 1
+        assert service.on_loop(lambda: service.server.metrics.totals(0, 0).bookings["kept"]) == 1
+        deploying.reached("done")
+
+
+def test_a_client_that_is_held_for_its_start_asks_the_new_model(serve):
+    service = serve(slots=1, step_us=2000)
+    with ExitStack() as stack:
+        finish = begin(stack, service)
+        assert service.ask(chat("booked", "x-stainless-retry-count: 0")).status == 429
+        booking = service.on_loop(lambda: list(service.server.admission.tickets))[0]
+        service.hold_steps()
+        expect_soon(lambda: booking.start_ns <= service.server.house.clock_ns())
+        client = stack.enter_context(service.connect())
+        client.sendall(chat("booked", "x-stainless-retry-count: 1"))
+        expect_soon(lambda: service.on_loop(lambda: len(service.server.held)) == 1)
+        deploying = service.deploy("/models/next.gguf")
+        reply = read_reply(client)
+        assert (reply.status, model_of(reply)) == (200, "next")
+        service.step(1000)
+        assert finish().complete
         deploying.reached("done")
 
 
@@ -124,7 +158,7 @@ def test_a_slower_model_tells_the_later_start_of_a_booking_and_keeps_that(serve)
         assert booking.start_ns > before + told * 1_000_000
         again = service.ask(chat("second " * 40, "x-stainless-retry-count: 1"))
         assert (again.status, again.headers["x-zl-ticket"]) == (429, booking.ticket)
-        assert service.on_loop(lambda: service.server.metrics.promises.outcomes()["broken"]) == 0
+        assert service.on_loop(lambda: service.server.metrics.totals(0, 0).bookings["broken"]) == 0
         finish()
         deploying.reached("done")
 
@@ -185,6 +219,20 @@ def test_the_old_model_is_given_back_when_its_last_stream_has_ended(serve):
     assert engine() is None
     assert gone() is None
     service.engine = EchoEngine(slots=1, slot_tokens=16, chunk_tokens=16, step_us=0)  # for the end of the test
+
+
+@pytest.mark.parametrize("freezes", [True, False])
+def test_a_change_freezes_what_lives_only_where_the_start_had(serve, freezes):
+    """What a program that holds a server finds frozen at its exit is never freed, the native objects among it."""
+    service = serve()
+    assert gc.get_freeze_count() == 0
+    try:
+        if freezes:
+            service.on_loop(gc.freeze)
+        change(service)
+        assert (service.on_loop(gc.get_freeze_count) > 0) == freezes
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("when", ["loading", "trying"])

@@ -131,11 +131,37 @@ def test_what_was_made_in_a_turn_leaves_past_the_transports(pairs):
     assert [writer.by_transport for writer in writers] == [[], [], []]
 
 
-def test_a_few_leave_by_their_transports(pairs, monkeypatch):
+def test_a_few_leave_past_the_transports_too(pairs, monkeypatch):
     monkeypatch.setattr(outbox, "MANY", MANY)
-    writers = [Writer(ours, b"a") for ours, _ in pairs(MANY - 1)]
-    flushed(*writers)
-    assert all(writer.by_transport == [b"a"] for writer in writers)
+    made = pairs(3)
+    flushed(*[Writer(ours, b"a") for ours, _ in made])
+    assert [theirs.recv(10) for _, theirs in made] == [b"a", b"a", b"a"]
+
+
+class Defective(Writer):
+    """Fails at what ``fails`` names."""
+
+    def __init__(self, ours: socket.socket, fails: str) -> None:
+        super().__init__(ours, b"." * 10_000_000)
+        self.was_cut = False
+
+        def fail(*_: object) -> bytes:
+            raise ValueError("a secret")
+
+        setattr(self, fails, fail)
+
+    def cut(self) -> None:
+        self.was_cut = True
+
+
+@pytest.mark.parametrize("fails", ["take", "write"])
+def test_a_writer_that_fails_is_cut_and_costs_the_others_nothing(pairs, caplog, fails):
+    (broken, _), (one, its), (other, theirs) = pairs(3)
+    defective = Defective(broken, fails)
+    flushed(Writer(one, b"before"), defective, Writer(other, b"behind"))
+    assert [its.recv(10), theirs.recv(10)] == [b"before", b"behind"]
+    assert defective.was_cut
+    assert "secret" not in caplog.text
 
 
 def test_what_a_transport_has_not_written_yet_is_not_overtaken(pairs):

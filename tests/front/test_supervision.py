@@ -42,6 +42,19 @@ def test_a_stalled_server_takes_no_work_and_says_so(stalled):
     assert [service.ask(get(path)).status for path in ("/readyz", "/livez")] == [503, 200]
     refused = service.ask(chat("new"))
     assert (refused.status, refused.error["code"]) == (503, "unavailable")
+    assert (refused.headers["retry-after-ms"], refused.headers["x-should-retry"]) == ("1000", "true")
+
+
+def test_a_thousand_probes_of_a_stalled_server_leave_nothing_behind(stalled):
+    service, _ = stalled
+    before = service.on_loop(lambda: (len(service.server.connections), service.server.glue._in_flight))
+    with service.connect() as client:
+        for _ in range(1000):
+            client.sendall(get("/readyz"))
+            assert read_reply(client).status == 503
+    expect_soon(
+        lambda: before == service.on_loop(lambda: (len(service.server.connections), service.server.glue._in_flight))
+    )
 
 
 def test_a_slot_of_a_stalled_step_is_not_free_before_the_step_ends(stalled):

@@ -43,6 +43,11 @@ class Node:
         """Until it is ready."""
         assert ready_soon(self._process, self.port)
 
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal that does not end it."""
         self._process.send_signal(number)

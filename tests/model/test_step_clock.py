@@ -143,6 +143,27 @@ def test_the_report_of_a_step_leaves_before_the_next_one_begins(recorder: Record
     assert observing.reports_before == [0, 1, 2, 3, 4]
 
 
+def test_a_thread_that_stands_still_between_two_steps_is_seen_and_one_without_work_is_not() -> None:
+    stands, may_go_on, over = threading.Event(), threading.Event(), threading.Event()
+
+    def deliver(report: StepReport) -> None:
+        stands.set()
+        may_go_on.wait(10)
+        if report.released:
+            over.set()
+
+    clock = StepClock(engine(), deliver, CountingClock())
+    clock.start()
+    assert clock.step_began_ns == 0
+    clock.admit(0, generation([1, 2, 3], 3))
+    assert stands.wait(10)
+    assert clock.step_began_ns > 0  # the first step is over, and the second one has not begun
+    may_go_on.set()
+    assert over.wait(10)
+    clock.stop()
+    assert clock.step_began_ns == 0
+
+
 def test_a_slot_is_closed_after_its_last_token_has_left_and_before_it_is_used_again(recorder: Recorder) -> None:
     observing = ObservingEngine(recorder)
     clock = StepClock(observing, recorder, CountingClock())

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.observe.metrics import EngineState, Gauges, Histogram, Metrics, NodeState, ProgramState
+from zerolayer.observe.exposition import Histogram
+from zerolayer.observe.metrics import EngineState, Gauges, Metrics, NodeState, ProgramState
 from zerolayer.observe.stages import Stage, StageClock
 
 VLLM = [
@@ -111,6 +112,50 @@ def test_programs_tell_their_heartbeats_and_which_of_them_were_dropped():
     assert 'zerolayer:heartbeats_total{model_name="m"} 12\n' in page
     assert 'zerolayer:programs_dropped_total{model_name="m",program="chat"} 1\n' in page
     assert 'zerolayer:programs_dropped_total{model_name="m",program="plain"} 0\n' in page
+
+
+def test_what_another_model_answers_is_counted_under_its_own_name():
+    metrics, stages = Metrics("old"), StageClock(0)
+    new = metrics.of("new")
+    metrics.finished("stop", stages)
+    assert 'model_name="new"' not in metrics.render(Gauges()).decode()  # it is not served yet
+    metrics.serve("new", new)
+    new.finished("stop", stages)
+    metrics.finished("length", stages)  # a stream that ends on the old one
+    metrics.refused("slots_busy")
+    page = metrics.render(Gauges(running=1)).decode()
+    for line in (
+        'vllm:request_success_total{model_name="old",finished_reason="stop"} 1',
+        'vllm:request_success_total{model_name="old",finished_reason="length"} 1',
+        'vllm:request_success_total{model_name="new",finished_reason="stop"} 1',
+        'vllm:request_success_total{model_name="new",finished_reason="length"} 0',
+        'vllm:num_requests_running{model_name="new"} 1',
+        'zerolayer:refused_total{model_name="new",reason="slots_busy"} 1',
+    ):
+        assert f"\n{line}\n" in page
+    assert metrics.totals(0, 0).finished["stop"] == 2
+    assert metrics.of("new") is new
+
+
+def test_all_samples_of_a_metric_stand_together_however_many_models_were_served():
+    metrics = Metrics("a")
+    for name in "bcb":
+        metrics.serve(name, metrics.of(name))
+    names = [re.split(r"[ {]", line)[0] for line in metrics.render(Gauges()).decode().splitlines() if line[0] != "#"]
+    found = [re.sub("_(bucket|sum|count)$", "", name) for name in names]
+    runs = [name for place, name in enumerate(found) if place == 0 or found[place - 1] != name]
+    assert len(runs) == len(set(runs))
+
+
+def test_of_many_models_the_last_ones_are_shown_and_all_are_in_the_totals():
+    metrics = Metrics("m0")
+    metrics.finished("stop", StageClock(0))
+    for number in range(1, 12):
+        metrics.serve(f"m{number}", metrics.of(f"m{number}"))
+    page = metrics.render(Gauges()).decode()
+    assert 'request_success_total{model_name="m11"' in page
+    assert 'request_success_total{model_name="m0"' not in page
+    assert metrics.totals(0, 0).finished["stop"] == 1
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "abort", "error"])

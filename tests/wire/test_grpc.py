@@ -90,6 +90,12 @@ def test_a_draining_server_says_so_too() -> None:
     assert dict(status_trailers(Unavailable("away")))[b"grpc-retry-pushback-ms"] == b"1000"
 
 
+def test_a_node_that_drains_names_those_that_take_the_call() -> None:
+    trailers = dict(status_trailers(Unavailable("away", peers=("http://10.0.0.2:8000", "http://10.0.0.3:8000"))))
+    assert trailers[b"zl-peers"] == b"http://10.0.0.2:8000,http://10.0.0.3:8000"
+    assert b"zl-peers" not in dict(status_trailers(Unavailable("away")))
+
+
 def test_every_error_has_a_code_of_grpc() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ZerolayerError)]
     assert all(1 <= kind.grpc_code <= 16 for kind in kinds)

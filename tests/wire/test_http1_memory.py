@@ -101,6 +101,37 @@ def test_a_value_that_is_no_value_is_refused_as_ever(value):
     assert isinstance(late.receive(raw)[-1], Fault)
 
 
+KEYED = (b"Authorization: Bearer sk-1", b"x-request-id: a")
+
+
+def test_a_head_with_a_key_is_known_from_others_that_had_another_key():
+    memory = HeadMemory()
+    connection(memory, get(*KEYED))
+    raw = get(b"Authorization: Bearer sk-22", KEYED[1])
+    message = connection(memory).whole(raw)
+    assert message is not None
+    assert told(message.head) == told(head_of(connection(), raw))
+
+
+def test_a_key_is_not_kept_beyond_the_connection_that_brought_it():
+    memory = HeadMemory()
+    for name in (b"a", b"b", b"c"):
+        connection(memory, get(KEYED[0], b"cookie: sk-3", b"x-api-key: sk-4", b"x-request-id: " + name))
+    other = memory.head(get(b"Authorization: x", b"cookie: y", b"x-api-key: z", b"x-request-id: d"))
+    assert other is not None
+    assert other.like is not None
+    assert b"sk-" not in repr((other, vars(memory), vars(memory._habits))).encode()
+
+
+def test_a_connection_remembers_its_own_head_with_a_key_once_it_came_twice():
+    memory = HeadMemory()
+    connection(memory, get(*KEYED))
+    made = connection(memory)
+    heads = [made.whole(get(*KEYED)) for _ in range(4)]
+    assert all(message is not None for message in heads)
+    assert heads[2].head is heads[3].head
+
+
 VALUE = st.text("abc,; \t1", max_size=6).map(str.encode)
 
 

@@ -16,6 +16,7 @@ from zerolayer.check.session import Session, latencies
 from zerolayer.check.trace import Arrival
 
 WARM_UP = 3
+_PROBES_A_PACE = 12  # lone requests between two looks at this machine's own pace
 # Of the budget, when a phase is to be over. Whatever one leaves is the next one's.
 PROBED, PULSED = 0.15, 0.6
 FEWEST_PROBES, FEWEST_ROUNDS, SMALLEST_LARGEST = 12, 3, 8
@@ -93,6 +94,8 @@ class Measurement:
         self._watcher.begin(BASELINE, count)
         worst_ms, number = 0.0, 0
         while number < count:
+            if number % _PROBES_A_PACE == 0:
+                session.time_machine(BASELINE)
             session.client.prepare(1)
             done = session.send([session.plan(BASELINE, 1, number, session.client.clock())])
             number += 1
@@ -119,6 +122,7 @@ class Measurement:
                 if repeats == 0 and not self._affords(size, spent):
                     sizes = sizes[: len(spent)]
                     break
+                session.time_machine(PULSE)
                 before = session.elapsed_s
                 exchanges = session.pulse(PULSE, size)
                 spent.append(session.elapsed_s - before)

@@ -19,6 +19,7 @@ from zerolayer.check.json_report import to_json
 from zerolayer.check.live_view import Lines, LiveView, Silent, Watcher
 from zerolayer.check.load_client import LoadClient
 from zerolayer.check.measure import Measurement
+from zerolayer.check.pace import MachinePace
 from zerolayer.check.report import LIMIT_NAMES, Limit, analyse
 from zerolayer.check.run_file import Run, Settings, read, write
 from zerolayer.check.session import Session
@@ -106,7 +107,8 @@ def _measure(options: PulseOptions) -> Run:
     view.note(f"Measuring {target.endpoint}: lone requests, pulses, a load, and what becomes of refusals.")
     try:
         target = targets.discover(client, target, ask_api=options.api != "http" and options.body is None)
-        return Measurement(Session(target, client, options.settings, view, time.sleep)).measure(arrivals)
+        session = Session(target, client, options.settings, view, time.sleep, MachinePace())
+        return Measurement(session).measure(arrivals)
     except KeyboardInterrupt:
         raise TargetError("Interrupted before the unloaded time was known.") from None
     finally:

@@ -6,7 +6,7 @@ it. A reader takes its own version and older ones, and refuses newer ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from zerolayer.check.errors import InputFileError
 
 FORMAT = "zerolayer pulse"
-VERSION = 3  # 2 adds closed loops and stages, 3 a budget
+VERSION = 4  # 2 adds closed loops and stages, 3 a budget, 4 the pace of the client's machine
 Ints = NDArray[np.int64]
 
 BASELINE, PULSE, STEP, RETRY, SHADOW, ABORT, AFTER, REPLAY, CAPTURE, CLOSED, STAGE = (
@@ -110,6 +110,13 @@ class _Reads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: list[int]
 
 
+class _Pace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A fixed piece of work on the client's machine, timed now and then: in which phase, and how long it took."""
+
+    phase: list[int]
+    took: list[int]
+
+
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     version: int
@@ -119,6 +126,11 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     timer_lag: list[int]
     requests: _Columns
     reads: _Reads
+    pace: _Pace = _Pace([], [])
+
+
+def _none() -> Ints:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,8 @@ class Run:
     of requests, a step's rate per second, a stage's number, or the users of a closed loop; ``first`` is the first token
     of a stream, else the first byte; ``end`` is -1 unless the reply came whole; ``status`` is 0 without a reply;
     ``lag`` bounds how late this client can have been in reading the reply. ``timer_lag`` is what the client's own timer
-    was late by, measured before anything was sent.
+    was late by, measured before anything was sent. ``pace_took`` is what a fixed piece of work took on the client's
+    machine before requests of ``pace_phase``; empty where nobody wanted to know.
     """
 
     started: str
@@ -152,6 +165,12 @@ class Run:
     read_request: Ints
     read_time: Ints
     read_events: Ints
+    pace_phase: Ints = field(default_factory=_none)
+    pace_took: Ints = field(default_factory=_none)
+
+    def paces_ms(self, phase: str) -> NDArray[np.float64]:
+        """How long the fixed piece of work took on the client's machine, each time during this phase."""
+        return np.asarray(self.pace_took[self.pace_phase == PHASES.index(phase)] / 1000, dtype=np.float64)
 
     def rows(self, *phases: str) -> NDArray[np.bool_]:
         """A mask of the requests of these phases."""
@@ -197,6 +216,7 @@ def write(run: Run, path: Path) -> None:
         timer_lag=run.timer_lag.tolist(),
         requests=_Columns(*(getattr(run, name).tolist() for name in COLUMNS)),
         reads=_Reads(run.read_request.tolist(), run.read_time.tolist(), run.read_events.tolist()),
+        pace=_Pace(run.pace_phase.tolist(), run.pace_took.tolist()),
     )
     try:
         path.write_bytes(msgspec.json.encode(file) + b"\n")
@@ -237,8 +257,10 @@ def read(path: Path) -> Run:
 def _run(file: _File) -> Run:
     columns = {name: np.array(getattr(file.requests, name), dtype=np.int64) for name in COLUMNS}
     reads = [np.array(part, dtype=np.int64) for part in (file.reads.request, file.reads.time, file.reads.events)]
+    paces = [np.array(part, dtype=np.int64) for part in (file.pace.phase, file.pace.took)]
     count = len(columns["phase"])
     fits = all(len(column) == count for column in columns.values()) and len({len(part) for part in reads}) == 1
+    fits = fits and len(paces[0]) == len(paces[1])
     if (
         not fits
         or np.any((reads[0] < 0) | (reads[0] >= count))
@@ -252,4 +274,5 @@ def _run(file: _File) -> Run:
         np.array(file.timer_lag, dtype=np.int64),
         *columns.values(),
         *reads,
+        *paces,
     )

@@ -23,7 +23,10 @@ Follow = Callable[[Exchange], Iterator[Planned]]
 
 
 class Session:
-    """One service under measurement. ``settings`` become what was really done, where the budget asks for less."""
+    """One service under measurement. ``settings`` become what was really done, where the budget asks for less.
+
+    ``pace`` times a fixed piece of work on this machine, in microseconds; None: nobody wants to know.
+    """
 
     def __init__(
         self,
@@ -32,10 +35,13 @@ class Session:
         settings: Settings,
         watcher: Watcher,
         sleep: Callable[[float], None],
+        pace: Callable[[], int] | None = None,
     ) -> None:
         self.target, self.client, self.settings = target, client, settings
         self.watcher, self.sleep = watcher, sleep
         self.rng = random.Random(settings.seed)
+        self._pace = pace
+        self._paces: list[tuple[int, int]] = []
         self._group = 0
         self._exchanges: list[Exchange] = []
         self._rows: list[list[int]] = []
@@ -105,6 +111,11 @@ class Session:
         """Drop what was kept since the last ``fold``."""
         self._exchanges.clear()
 
+    def time_machine(self, phase: str) -> None:
+        """Keep this machine's pace at this moment, while the service rests."""
+        if self._pace is not None:
+            self._paces.append((PHASES.index(phase), self._pace()))
+
     def pulse(self, phase: str, size: int) -> list[Exchange]:
         """So many requests at once, and a rest."""
         self.new_group()
@@ -159,6 +170,7 @@ class Session:
         """The run as far as it was folded."""
         columns = np.array(self._rows, dtype=np.int64).reshape(-1, 13).T
         reads = np.array(self._reads, dtype=np.int64).reshape(-1, 3).T
+        paces = np.array(self._paces, dtype=np.int64).reshape(-1, 2).T
         return Run(
             self._started,
             self.target.info(),
@@ -166,6 +178,7 @@ class Session:
             np.array(self._timer_lag, dtype=np.int64),
             *columns,
             *reads,
+            *paces,
         )
 
 

@@ -70,6 +70,24 @@ class Outcome:
         return self.price / (self.met + self.booked) if self.met + self.booked else math.nan
 
 
+@dataclass(frozen=True)
+class Unservable:
+    """Requests of a demand that no number of nodes of one kind serves, and slots that would hold a target's share."""
+
+    cost: Cost
+    arrivals: int
+    too_long: int  # prompt and answer are more than ``slot_tokens``
+    longest_tokens: int
+    too_slow: int  # fit a slot, and take longer than the limits allow on an idle node
+    target: float
+    needed_tokens: int  # the least ``slot_tokens`` that hold so many requests
+
+    @property
+    def share(self) -> float:
+        """Of all requests."""
+        return (self.too_long + self.too_slow) / max(1, self.arrivals)
+
+
 def demand(arrivals: list[Arrival]) -> Demand:
     """A trace as arrays."""
     columns = np.array([(each.at_ms, each.prompt_tokens, each.output_tokens) for each in arrivals], dtype=np.float64).T
@@ -153,7 +171,8 @@ def find_nodes(work: Demand, cost: Cost, target: float, limits: Rules | None = N
     limits = limits or rules()
     low = _too_few(work, cost, target, limits)
     high, most = low + 1, int((1 - target) * len(work.at_ms))
-    if _hopeless(work, cost, limits) > most:
+    never = unservable(work, cost, target, limits)
+    if never.too_long + never.too_slow > most:
         return None
 
     def enough(nodes: int) -> Outcome | None:
@@ -174,15 +193,25 @@ def find_nodes(work: Demand, cost: Cost, target: float, limits: Rules | None = N
     return outcome
 
 
-def _hopeless(work: Demand, cost: Cost, limits: Rules) -> int:
-    """Requests that no number of nodes serves: alone on a node each of them is infeasible."""
-    fits = work.prompt_tokens + work.output_tokens <= cost.slot_tokens
+def unservable(work: Demand, cost: Cost, target: float, limits: Rules | None = None) -> Unservable:
+    """What is infeasible even alone on a node: too long for a slot, or too slow for its limits."""
+    limits, total = limits or rules(), work.prompt_tokens + work.output_tokens
+    fits = total <= cost.slot_tokens
     model, chunks = steps(cost), _chunks(cost, work).astype(np.int64)
     kinds, counts = np.unique(
         np.array([chunks, np.maximum(work.output_tokens, 1)], dtype=np.int64)[:, fits], axis=1, return_counts=True
     )
     lone = [node(model, limits, [int(kind[0])], [int(kind[1])]).offer(0, 0)[0] for kind in kinds.T]
-    return int(np.count_nonzero(~fits)) + int(counts[[fate != SERVED for fate in lone]].sum())
+    held = max(1, math.ceil(target * len(total)))
+    return Unservable(
+        cost,
+        len(total),
+        int(np.count_nonzero(~fits)),
+        int(total.max()),
+        int(counts[[fate != SERVED for fate in lone]].sum()),
+        target,
+        int(np.sort(total)[held - 1]),
+    )
 
 
 def _too_few(work: Demand, cost: Cost, target: float, limits: Rules) -> int:

@@ -14,7 +14,7 @@ from zerolayer.check.cost_table import Cost, measured, read_cost, to_toml
 from zerolayer.check.errors import InputFileError
 from zerolayer.check.html_report import figure, legend, page, table
 from zerolayer.check.json_report import finite
-from zerolayer.check.simulate import Demand, Outcome, demand, find_nodes, rules, simulate
+from zerolayer.check.simulate import Demand, Outcome, Unservable, demand, find_nodes, rules, simulate, unservable
 from zerolayer.check.simulated_node import Rules
 from zerolayer.check.sla_command import scraped
 from zerolayer.check.statistics import Floats
@@ -22,7 +22,7 @@ from zerolayer.check.text_report import aligned, number
 from zerolayer.check.trace import read_trace
 from zerolayer.errors import UsageError
 
-VERSION = 2  # 2 adds speed and slots
+VERSION = 3  # 2 adds speed and slots, 3 what is never served
 CURVE = 8  # points
 
 
@@ -63,11 +63,11 @@ def run(options: SimulateOptions) -> int:
         work = demand(read_trace(Path(options.trace), speed=speed, limit=options.limit))
         for cost in kinds:
             plans += [Plan(cost, speed, work, outcome) for outcome in _outcomes(options, work, cost, limits)]
+    never = _never(options, plans, limits)
     if options.html is not None:
-        _write(Path(options.html), _page(options, plans, limits))
-    print(
-        _json(plans) if options.json else "\n".join(filter(None, [*aligned(_rows(plans)), _cheapest(options, plans)]))
-    )
+        _write(Path(options.html), _page(options, plans, limits, never))
+    told = [*aligned(_rows(plans)), _cheapest(options, plans), *map(_reason, never)]
+    print(_json(plans, never) if options.json else "\n".join(filter(None, told)))
     return 0 if all(plan.outcome is not None for plan in plans) else 4
 
 
@@ -93,6 +93,35 @@ def _outcomes(options: SimulateOptions, work: Demand, cost: Cost, limits: Rules)
     return [simulate(work, cost, nodes, limits) for nodes in options.nodes]
 
 
+def _never(options: SimulateOptions, plans: list[Plan], limits: Rules) -> list[Unservable]:
+    """For each plan whose target no number of nodes can reach, as too many requests are served by none."""
+    kinds = {_title(plan): plan for plan in plans}.values()
+    seen = [unservable(plan.work, plan.cost, options.target, limits) for plan in kinds]
+    return [each for each in seen if each.share > 1 - options.target]
+
+
+def _reason(never: Unservable) -> str:
+    """Why, and what to do."""
+    cost, lines = never.cost, []
+
+    def of_all(count: int) -> str:
+        return f"{count} of {never.arrivals} requests ({count / never.arrivals:.2%})"
+
+    if never.too_long:
+        lines.append(
+            f"{cost.name}: longer than a slot, so never served: {of_all(never.too_long)}. Prompt and answer together "
+            f"have up to {never.longest_tokens} tokens, and slot_tokens is {cost.slot_tokens}; {never.needed_tokens} "
+            f"would hold {100 * never.target:.4g} % of them: serve with so many (--slot-tokens) and measure again, "
+            "or lower --target."
+        )
+    if never.too_slow:
+        lines.append(
+            f"{cost.name}: over their limits even on an idle node: {of_all(never.too_slow)}. They need a longer "
+            "--deadline-ms or --first-token-ms, or a node with quicker steps."
+        )
+    return "\n".join(lines)
+
+
 _COUNTS = ["met", "booked", "missed", "refused", "infeasible"]
 _HEADER = ["hardware", "speed", "slots", "nodes", *_COUNTS, "busy", "per hour", "per 1000", "per served"]
 
@@ -110,7 +139,7 @@ def _rows(plans: list[Plan]) -> list[list[str]]:
     return rows
 
 
-def _json(plans: list[Plan]) -> str:
+def _json(plans: list[Plan], never: list[Unservable]) -> str:
     outcomes = []
     for plan in plans:
         outcome, entry = plan.outcome, {"hardware": plan.cost.name, "speed": plan.speed, "slots": plan.cost.slots}
@@ -125,10 +154,21 @@ def _json(plans: list[Plan]) -> str:
             "price_per_served": finite(outcome.price_per_served),
         }
         outcomes.append(entry | counts | prices)
-    return msgspec.json.encode({"version": VERSION, "outcomes": outcomes}).decode()
+    unserved = [
+        {
+            "hardware": each.cost.name,
+            "slots": each.cost.slots,
+            "too_long": each.too_long,
+            "longest_tokens": each.longest_tokens,
+            "needed_slot_tokens": each.needed_tokens,
+            "too_slow": each.too_slow,
+        }
+        for each in never
+    ]
+    return msgspec.json.encode({"version": VERSION, "outcomes": outcomes, "never_served": unserved}).decode()
 
 
-def _page(options: SimulateOptions, plans: list[Plan], limits: Rules) -> str:
+def _page(options: SimulateOptions, plans: list[Plan], limits: Rules, never: list[Unservable]) -> str:
     """The table; what a share served costs, hardware beside hardware; and each plan by its number of nodes."""
     curves = {title: _curve(plans, plan, limits) for title, plan in {_title(each): each for each in plans}.items()}
     figures = []
@@ -146,6 +186,7 @@ def _page(options: SimulateOptions, plans: list[Plan], limits: Rules) -> str:
         figures.append(figure(title, legend(list(lines)), chart))
     best = _cheapest(options, plans)
     parts = [f'<div class="verdict good">{escape(best)}</div>'] if best else []
+    parts += [f"<p>{escape(line)}</p>" for each in never for line in _reason(each).splitlines()]
     parts += [table(_rows(plans)), f'<div class="grid2">{"".join(figures)}</div>']
     deadline = "the contract's" if options.deadline_ms is None else f"{options.deadline_ms:.0f} ms"
     trace = Path(options.trace or "").name

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zerolayer.client.address import Patience
-from zerolayer.client.call import GiveUp, Head, Promise, Send, Wait
+from zerolayer.client.attempt import GiveUp, Head, Promise, Send, Wait
 from zerolayer.client.connections import Connections
 from zerolayer.client.errors import BadReply, BrokenReply, ClientError, DeadlinePassed, NotReachable
 from zerolayer.client.exchange import Exchange, read_all
 from zerolayer.client.forms import Ask
-from zerolayer.client.nodes import PROBE_NS
+from zerolayer.client.nodes import FIRST_PAUSE_NS, PROBE_NS
 from zerolayer.client.peers import NODES, peers
 from zerolayer.client.retry import NS_PER_MS
 from zerolayer.client.service import NS_PER_S, Going, Service
@@ -64,6 +64,7 @@ class Asker:
         self._on_wait = on_wait
         self._aside: set[asyncio.Task[None]] = set()
         self._probes: set[asyncio.Task[None]] = set()
+        self._watches: set[asyncio.Task[None]] = set()  # one at most
 
     async def open(self, going: Going) -> Opened:
         """The beginning of the call's answer. Raises as ``Client.chat`` does."""
@@ -93,9 +94,10 @@ class Asker:
 
     async def settle(self) -> None:
         """Wait for what was begun aside; whether nodes are well does not matter any more."""
-        for probe in self._probes:
-            probe.cancel()
-        if begun := self._aside | self._probes:
+        looking = self._probes | self._watches
+        for task in looking:
+            task.cancel()
+        if begun := self._aside | looking:
             await asyncio.wait(begun)
 
     async def fetch(self, name: str, path: str, headers: dict[str, str], patience: Patience) -> Exchange:
@@ -111,11 +113,20 @@ class Asker:
     async def _wait(self, going: Going, wait_ns: int) -> None:
         if self._on_wait is not None:
             self._on_wait(-(-wait_ns // NS_PER_MS))
+        waiters = self._service.waiters
+        sleep = asyncio.ensure_future(self._service.clocks.sleep(wait_ns / NS_PER_S))
+        waiters.add(going.call, sleep.cancel)
+        self._watch_over()
         try:
-            await self._service.clocks.sleep(wait_ns / NS_PER_S)
+            await asyncio.wait([sleep])
+            if not sleep.cancelled():
+                sleep.result()
         except BaseException:
             going.call.left()
             raise
+        finally:
+            waiters.remove(going.call)
+            sleep.cancel()
 
     async def _attempt(self, going: Going, step: Send) -> Opened | ClientError:
         """Ask one node, or two: the answer's beginning, or why there is none, which the call has been told."""
@@ -198,17 +209,20 @@ class Asker:
         call, head, error = going.call, reply.head, reply.error
         if reply.opened is not None and head is not None:
             call.began(reply.read_ns, head)
+            self._heard()
             return reply.opened
         if error is None:
             raise AssertionError("an attempt has an answer or an error")
         if head is not None:
             call.refused(reply.sent_ns, reply.read_ns, reply.wall_ns, head)
             self._give_back(call.take_left())
+            self._heard()
         elif isinstance(error, DeadlinePassed):
             call.expired(reply.read_ns)
             raise error
         else:
             call.unreachable(reply.read_ns, sent=not isinstance(error, NotReachable) or error.sent)
+            self._heard()
         return error
 
     async def _exchange(
@@ -238,6 +252,29 @@ class Asker:
         except ClientError:
             pass
         service.nodes.probed(name, service.clocks.monotonic_ns(), lives=lives)
+        self._heard()
+
+    def _heard(self) -> None:
+        """Something is known of a node: that may be what somebody waits for."""
+        waiters = self._service.waiters
+        waiters.look(self._service.clocks.monotonic_ns())
+        if waiters:
+            self._watch_over()
+
+    def _watch_over(self) -> None:
+        """Somebody waits: nodes that failed are asked meanwhile, though no call may come that would have it done."""
+        if not self._watches and self._service.nodes.probe_due_ns() is not None:
+            _begin(self._watch(), self._watches)
+
+    async def _watch(self) -> None:
+        service = self._service
+        while service.waiters and (due_ns := service.nodes.probe_due_ns()) is not None:
+            if self._probes:  # what comes of them says when the next one is due
+                pause_s = FIRST_PAUSE_NS / NS_PER_S
+                await asyncio.wait(self._probes, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await service.clocks.sleep(max(0, due_ns - service.clocks.monotonic_ns()) / NS_PER_S)
+            self._look_after(service.clocks.monotonic_ns())
 
     async def _fetch_peers(self, node: str) -> None:
         patience = Patience(_ASIDE_S, None, self._service.clocks.monotonic_ns)
@@ -246,6 +283,7 @@ class Asker:
             body = await read_all(exchange, patience)
             if exchange.status == 200:
                 self._connections.forget(self._service.take_peers(peers(body)))
+                self._heard()
 
     def _give_back(self, promises: list[Promise]) -> None:
         for promise in promises:

@@ -151,6 +151,7 @@ class AsyncClient:
     ) -> tuple[Going, Opened]:
         service, stop, fresh = self._service, given.get("stop"), given.get("fresh")
         begun_ns, end_ns = service.clocks.monotonic_ns(), service.end_of(given.get("deadline_ms"))
+        self._drafter.asked(messages)
         await service.ready(end_ns)
         options = Options(
             given.get("model") or await self._first_model(end_ns),

@@ -9,6 +9,7 @@
 | 503 | a node not asked yet, else as above; the node is left out until the time it told |
 | nothing listens | a node not asked yet, else whichever may be tried first; the node is left out for a pause |
 | the connection broke, or brought no HTTP | the same, but drawn from the budget, and counted as ``unanswered`` |
+| a node is free while the call waits | that node (``wake``); a booking that is held is kept until it is served |
 
 A reply that began ends the call's attempts: what follows is a stream's business, and is never sent again. A *hedge* is
 a second request beside one that has not begun to answer; the first of the two that begins is the answer.
@@ -17,65 +18,17 @@ a second request beside one that has not begun to answer; the first of the two t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import Final
 
-from zerolayer.client.nodes import Nodes
+from zerolayer.client.attempt import GiveUp, Head, Promise, Send, Step, Wait
+from zerolayer.client.nodes import GAIN_NS, Nodes
 from zerolayer.client.retry import NS_PER_MS, RetryBudget, RetryPolicy, backoff_ns, promised_ns
 from zerolayer.client.statistics import Attempts, Tally
-from zerolayer.wire.load import Load
 
 INFEASIBLE: Final = 422  # the status of a request that a node could not do in time even if it were idle
 AWAY_NS: Final = 1_000_000_000  # how long a node is left out that says 503 and no time
 LOOK_NS: Final = 20_000_000  # between two looks whether a node is back that another call is trying
-
-
-@dataclass(frozen=True)
-class Send:
-    """Ask ``node`` now; ``ticket`` redeems a booking."""
-
-    node: str
-    ticket: str | None = None
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Do nothing until the monotonic time ``until_ns``, then ask ``Call.next`` again."""
-
-    until_ns: int
-
-
-class GiveUp(Enum):
-    """Why the last failure is the call's."""
-
-    FINAL = "a retry cannot help"
-    DEADLINE = "the next attempt would come too late"
-    BUDGET = "too many calls were retried lately"
-
-
-Step = Send | Wait | GiveUp
-
-
-@dataclass(frozen=True)
-class Head:
-    """What of a reply's head matters here. ``wait_ms``: when to come back; ``retry``: what ``x-should-retry`` says."""
-
-    status: int
-    load: Load | None = None
-    wait_ms: int | None = None
-    retry: bool | None = None
-    ticket: str | None = None
-    server_wall_ns: int | None = None
-
-
-@dataclass(frozen=True)
-class Promise:
-    """A start that a node has booked."""
-
-    node: str
-    at_ns: int
-    ticket: str
 
 
 class Call:
@@ -111,7 +64,9 @@ class Call:
         self._given_up: GiveUp | None = None
         self._too_slow = False  # a node said so
         self._move: str | None = None
+        self._woken: Send | None = None
         self._asked = ""
+        self._ticket: str | None = None  # that was shown to who was asked
         self._hedge: str | None = None
         self._left: list[Promise] = []
         budget.earn()
@@ -121,6 +76,9 @@ class Call:
         """What to do at ``now_ns``."""
         if self._given_up is not None:
             return self._given_up
+        if (woken := self._woken) is not None:
+            self._woken = None
+            return woken
         if self._wait_until_ns is not None and now_ns < self._wait_until_ns:
             return Wait(self._wait_until_ns)
         self._wait_until_ns = None
@@ -130,17 +88,43 @@ class Call:
         if (promise := self._promise) is not None:
             if now_ns < promise.at_ns:
                 return Wait(promise.at_ns)
-            self._promise = None
+            self._keep(None)
             return self._send(promise.node, promise.ticket)
         chosen = self._nodes.choose(now_ns, self._prefix)
         if chosen is None:
             return self._wait_for_a_node(now_ns)
         return self._send(chosen, None)
 
+    def waits_ns(self, now_ns: int) -> int:
+        """For how long it would still wait; 0 when it does not."""
+        return 0 if self._wait_until_ns is None else max(0, self._wait_until_ns - now_ns)
+
+    def wake(self, now_ns: int, node: str) -> bool:
+        """End the wait, as ``node`` has a free slot; whether that is worth it. ``next`` then says to ask that node.
+
+        A booking is kept until the call is served; where it is that node's own, its ticket goes along.
+        """
+        left_ns = self.waits_ns(now_ns)
+        if left_ns <= GAIN_NS or now_ns > self._end_ns:
+            return False
+        self._wait_until_ns = None
+        waited_ms = self.attempts.waited_ms - left_ns / NS_PER_MS
+        self.attempts = replace(self.attempts, waited_ms=waited_ms, woken=self.attempts.woken + 1)
+        promise = self._promise
+        self._woken = self._send(node, promise.ticket if promise is not None and promise.node == node else None)
+        return True
+
+    @property
+    def told_waits(self) -> int:
+        """How often it has waited, as far as that matters to who is asked: a booking elsewhere is none of theirs."""
+        return 0 if self._promise is not None and self._ticket is None else self.attempts.waits
+
     def began(self, now_ns: int, head: Head) -> None:
         """The reply of 200 began: this is the call's answer."""
         self._nodes.heard(self._asked, now_ns, head.load)
         self.attempts = replace(self.attempts, answered_by=self._asked)
+        if self._promise is not None and self._promise.ticket == self._ticket:
+            self._keep(None)  # redeemed before its time
         self._leave_promise()
         self._tally.end(self.attempts, answered=True)
 
@@ -161,6 +145,8 @@ class Call:
 
     def left(self) -> None:
         """The caller left between two attempts."""
+        if self._woken is not None:
+            self._nodes.abandoned(self._woken.node)
         self._leave_promise()
         self._tally.end(self.attempts, answered=False)
 
@@ -177,10 +163,10 @@ class Call:
             return None
         if now_ns > self._end_ns or not self._budget.draw():
             return None
-        first = self._asked
+        first, ticket = self._asked, self._ticket
         send = self._send(node, None)
         self.attempts = replace(self.attempts, hedged=self.attempts.hedged + 1)
-        self._hedge, self._asked = node, first
+        self._hedge, self._asked, self._ticket = node, first, ticket
         return send
 
     def hedge_won(self, first: Head | None) -> None:
@@ -220,7 +206,7 @@ class Call:
         """A reply that is no answer."""
         node = self._asked
         self._nodes.heard(node, now_ns, head.load)
-        self._nodes.ended(node)
+        self._nodes.refused(node, now_ns)
         if head.retry is False or (head.retry is None and head.status not in (429, 503)):
             return self._final(now_ns, head.status)
         at_ns = None
@@ -265,17 +251,20 @@ class Call:
 
     def _send(self, node: str, ticket: str | None) -> Send:
         self.attempts = replace(self.attempts, nodes=(*self.attempts.nodes, node))
-        self._asked = node
+        self._asked, self._ticket = node, ticket
         self._nodes.sent(node)
         return Send(node, ticket)
 
     def _booked(self, now_ns: int, promise: Promise) -> None:
         """Keep the earlier of two bookings; ask another node if it seems to start before that."""
-        if self._promise is None or promise.at_ns < self._promise.at_ns:
-            promise, self._promise = self._promise or promise, promise
-        if promise is not self._promise:
-            self._left.append(promise)
-        if not self._earlier(now_ns, self._promise.at_ns):
+        kept, other = promise, self._promise
+        if other is not None and other.ticket != promise.ticket and other.at_ns <= promise.at_ns:
+            kept, other = other, promise
+        else:
+            self._keep(promise)
+        if other is not None and other.ticket != kept.ticket:
+            self._left.append(other)
+        if not self._earlier(now_ns, kept.at_ns):
             self._booking_or_guess(now_ns, None)
 
     def _final(self, now_ns: int, status: int) -> None:
@@ -346,10 +335,18 @@ class Call:
         waited = self.attempts.waited_ms + max(0, until_ns - now_ns) / NS_PER_MS
         self.attempts = replace(self.attempts, waited_ms=waited)
 
+    def _keep(self, promise: Promise | None) -> Promise | None:
+        """Wait for this one, or for none, from now on; the one before."""
+        before, self._promise = self._promise, promise
+        if before is not None:
+            self._nodes.unbooked(before.node)
+        if promise is not None:
+            self._nodes.booked(promise.node)
+        return before
+
     def _leave_promise(self) -> None:
-        if self._promise is not None:
-            self._left.append(self._promise)
-            self._promise = None
+        if (left := self._keep(None)) is not None:
+            self._left.append(left)
 
     def _give_up(self, why: GiveUp) -> None:
         self._given_up = why

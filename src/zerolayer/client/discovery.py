@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _PLAIN: Final = ("", "http", "https")
 _WAIT_S: Final = 10.0  # for the first addresses
+_LEAST_S: Final = 0.001  # clocks and timers need not agree to the last digit
+_NS_PER_S: Final = 1_000_000_000
 
 
 def is_plain(text: str) -> bool:
@@ -66,18 +69,31 @@ class Discovery:
             threading.Thread(target=_run, args=(self._directory, now_ns, self._look), daemon=True).start()
 
     async def ready(self, patience: Patience) -> None:
-        """Return when any address is known. Only the first calls wait; raises ``NotReachable``, ``DeadlinePassed``."""
+        """Return when any address is known. Only the first calls wait; raises ``NotReachable``, ``DeadlinePassed``.
+
+        Sources that fail are asked again meanwhile; where all have answered and none names a node, nobody waits.
+        """
         self.refresh()
-        if not self._found and self._look is not None:
-            over = asyncio.wrap_future(self._look)
-            try:
-                await asyncio.wait([over], timeout=patience.at_most(_WAIT_S).left_s())
-            finally:
-                over.cancel()  # only this wait, not the look
-            self.refresh()
-            patience.left_s()  # says so where it was the deadline
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience.at_most(_WAIT_S).left_s()):
+                while not self._found and (self._look is not None or self._directory.waits):
+                    await self._looked()
+                    self.refresh()
+        patience.left_s()  # says so where it was the deadline
         if not self._found:
             raise NotReachable(f"{', '.join(self._texts)}: no node is found there. Check the name, and who answers it.")
+
+    async def _looked(self) -> None:
+        """Until the look that goes on is over; without one, until the next one is due."""
+        if self._look is None:
+            due_ns = self._directory.next_ns() or 0
+            await asyncio.sleep(max(_LEAST_S, (due_ns - self._clock_ns()) / _NS_PER_S))
+            return
+        over = asyncio.wrap_future(self._look)
+        try:
+            await asyncio.wait([over])
+        finally:
+            over.cancel()  # only this wait, not the look
 
 
 def _directory(texts: Sequence[str]) -> Directory:

@@ -26,6 +26,7 @@ class Drafter:
         self._clocks = clocks
         self._pause_s = pause_ms / 1000
         self._task: asyncio.Task[None] | None = None
+        self._turns: list[dict[str, str]] = []  # what it is to read
 
     def draft(self, text: str, *, messages: Sequence[Mapping[str, str]] = (), model: str | None = None) -> None:
         """``text`` is what the user has typed so far; ``messages`` are those that stand before it. Never raises.
@@ -36,6 +37,7 @@ class Drafter:
         turns = [dict(message) for message in messages]
         if len(text) + sum(len(str(turn.get("content", ""))) for turn in turns) >= FEWEST:
             turns.append({"role": "user", "content": text})
+            self._turns = turns
             self._task = asyncio.get_running_loop().create_task(self._send(turns, model))
 
     def cancel(self) -> None:
@@ -43,6 +45,15 @@ class Drafter:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+
+    def asked(self, messages: Sequence[Mapping[str, str]]) -> None:
+        """``messages`` go out as a question: if it is what was drafted, nobody need read it any more."""
+        if self._task is None or len(messages) != len(self._turns):
+            return
+        *before, last = self._turns
+        text = str(messages[-1].get("content", ""))
+        if [dict(message) for message in messages[:-1]] == before and text.startswith(last["content"]):
+            self.cancel()
 
     async def _send(self, messages: Sequence[Mapping[str, str]], model: str | None) -> None:
         await self._clocks.sleep(self._pause_s)

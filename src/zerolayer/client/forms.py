@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from zerolayer.client.answer import Outcome
-from zerolayer.client.call import Head
+from zerolayer.client.attempt import Head
 from zerolayer.client.errors import Refused
 
 

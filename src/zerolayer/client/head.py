@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from zerolayer.client.call import Head
+from zerolayer.client.attempt import Head
 from zerolayer.client.errors import BadReply, Refused
 from zerolayer.client.http1 import CHECK
 from zerolayer.wire.load import Load

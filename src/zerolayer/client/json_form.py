@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from zerolayer.client.answer import Outcome
-from zerolayer.client.call import Head
+from zerolayer.client.attempt import Head
 from zerolayer.client.errors import BadReply, Refused
 from zerolayer.client.forms import Ask
 from zerolayer.client.head import json_object, read_head, refusal, refused

@@ -29,26 +29,37 @@ FORGET_NS: Final = 60_000_000_000  # one that left the list may come back; after
 
 @dataclass
 class Node:
-    """What is known of one node. ``unheard`` requests are on their way, ``ended`` ones left since ``load`` was told."""
+    """What is known of one node. ``unheard`` requests are on their way, ``ended`` ones left since ``load`` was told.
+
+    Slots that come free go to the ``pledged`` calls first, which wait for a booking there.
+    """
 
     name: str
     load: Load = field(default_factory=Load)
     told_ns: int | None = None
+    asked: bool = False
     running: int = 0
     unheard: int = 0
     ended: int = 0
+    pledged: int = 0
     failures: int = 0
     failed_ns: int = 0  # when the first of them was
     out_until_ns: int = 0
     probed_until_ns: int = 0  # until then the answer to a probe may come
+    offers_from_ns: int = 0  # it refused somebody though it had a free slot: nobody is woken for it before that
     lives: bool = False  # it said since it failed that it takes work
     probing: bool = False  # a call is on its way to find out
     listed: bool = True  # one of the nodes that there are now, as far as is known
     left_ns: int = 0  # since when it is none of them
 
+    @property
+    def spare(self) -> int:
+        """Slots that are free, as far as is known, and to which nobody of this client is on the way."""
+        return self.load.free + max(0, self.ended - self.pledged) - self.unheard
+
     def start_in_ns(self, now_ns: int) -> int:
         """How long until a request that is sent now would start, as far as is known."""
-        if self.told_ns is None or self.load.free + self.ended > self.unheard:
+        if self.told_ns is None or self.spare > 0:
             return 0
         return max(0, self.told_ns + int(self.load.next_ms * NS_PER_MS / self.load.derate) - now_ns)
 
@@ -56,7 +67,16 @@ class Node:
         """Whether it said a moment ago that it has a slot, and nobody of this client is on the way to it."""
         if self.told_ns is None:
             return self.unheard == 0
-        return now_ns - self.told_ns <= FRESH_NS and self.load.free + self.ended > self.unheard
+        return now_ns - self.told_ns <= FRESH_NS and self.spare > 0
+
+    def offered(self, now_ns: int) -> int:
+        """Slots that it has by its own word, for calls that would go there now."""
+        if now_ns < self.offers_from_ns or not self.usable(now_ns):
+            return 0
+        if self.failures or not self.asked:
+            return int(self.unheard == 0)  # one finds out
+        told = self.told_ns is not None and now_ns - self.told_ns <= FRESH_NS
+        return max(0, self.load.free - self.unheard) if told else 0
 
     def is_fresh(self, now_ns: int) -> bool:
         """Whether its start can be told: it said so a moment ago, or was never asked and is taken for free."""
@@ -70,9 +90,14 @@ class Node:
         """Whether it may be asked: it answers, or says so and no call is finding that out."""
         return now_ns >= self.out_until_ns and (not self.failures or (self.lives and not self.probing))
 
+    @property
+    def awaited(self) -> bool:
+        """Whether it is to be asked, again and again, if it is well: it failed, and has not said so since."""
+        return self.listed and self.failures > 0 and not self.lives
+
     def wants_probe(self, now_ns: int) -> bool:
         """Whether nobody has asked lately if it is well again."""
-        return self.failures > 0 and not self.lives and now_ns >= max(self.out_until_ns, self.probed_until_ns)
+        return self.awaited and now_ns >= max(self.out_until_ns, self.probed_until_ns)
 
     def may_be_tried(self, now_ns: int) -> bool:
         """Whether a call may go there for want of another node: its pause is over and nobody else is trying it."""
@@ -183,7 +208,7 @@ class Nodes:
         """
         if len(self._nodes) == 1:
             return []
-        due = [node for node in self._nodes.values() if node.listed and node.wants_probe(now_ns)]
+        due = [node for node in self._nodes.values() if node.wants_probe(now_ns)]
         for node in due:
             node.probed_until_ns = now_ns + PROBE_NS
         return [node.name for node in due]
@@ -213,6 +238,16 @@ class Nodes:
             return None
         return list(self._nodes)[min(starts)[2]]
 
+    def offers(self, now_ns: int) -> list[tuple[str, int]]:
+        """The nodes that have slots by what they said a moment ago, or may have one now that they are back."""
+        found = [(node.name, node.offered(now_ns)) for node in self._nodes.values() if node.listed]
+        return [(name, slots) for name, slots in found if slots]
+
+    def probe_due_ns(self) -> int | None:
+        """When a node that failed should be asked next whether it lives; None where none failed."""
+        due = [max(node.out_until_ns, node.probed_until_ns) for node in self._nodes.values() if node.awaited]
+        return min(due, default=None) if len(self._nodes) > 1 else None
+
     def back_ns(self) -> int:
         """When the first node may be asked that is out now."""
         return min((node.out_until_ns for node in self._nodes.values()), default=0)
@@ -220,9 +255,19 @@ class Nodes:
     def sent(self, name: str) -> None:
         """A request goes to the node, which may have been forgotten since it booked it."""
         node = self._nodes.setdefault(name, Node(name, listed=False))
+        node.asked = True
         node.running += 1
         node.unheard += 1
         node.probing = node.failures > 0
+
+    def booked(self, name: str) -> None:
+        """A call waits for a booking there, until ``unbooked``."""
+        self._nodes.setdefault(name, Node(name, listed=False)).pledged += 1
+
+    def unbooked(self, name: str) -> None:
+        """It has gone there, or does not want it any more."""
+        if (node := self._nodes.get(name)) is not None and node.pledged:
+            node.pledged -= 1
 
     def heard(self, name: str, now_ns: int, load: Load | None) -> None:
         """A reply's head came: the node lives."""
@@ -238,6 +283,13 @@ class Nodes:
         node = self._nodes[name]
         node.running -= 1
         node.ended += 1
+
+    def refused(self, name: str, now_ns: int) -> None:
+        """A reply was a refusal. If its node has free slots, these are not for everybody."""
+        node = self._nodes[name]
+        if node.load.free and node.told_ns == now_ns:
+            node.offers_from_ns = now_ns + FRESH_NS
+        self.ended(name)
 
     def lost(self, name: str, now_ns: int) -> None:
         """No reply: nothing listens, the connection broke, or the node fell silent. It is left out for a while."""

@@ -9,7 +9,7 @@ from typing import Final, cast
 from urllib.parse import unquote
 
 from zerolayer.client.answer import Outcome, Stages
-from zerolayer.client.call import Head
+from zerolayer.client.attempt import Head
 from zerolayer.client.errors import BadReply, Refused
 from zerolayer.client.forms import Ask
 from zerolayer.client.head import read_head, refused

@@ -19,6 +19,7 @@ from zerolayer.client.nodes import Nodes
 from zerolayer.client.peers import Peer
 from zerolayer.client.retry import NS_PER_MS, RetryBudget, RetryPolicy
 from zerolayer.client.statistics import Tally
+from zerolayer.client.waiters import Waiters
 from zerolayer.wire.load import Load
 
 NS_PER_S: Final = 1_000_000_000
@@ -83,6 +84,7 @@ class Service:
         sources = [text for text in texts if not is_plain(text)]
         self._addresses = {str(address): address for address in self._given}
         self.nodes = Nodes(list(self._addresses))
+        self.waiters = Waiters(self.nodes)
         self._discovery = Discovery(sources, self.found, clocks.monotonic_ns) if sources else None
         self.tally = Tally()
         self.clocks = clocks
@@ -119,7 +121,7 @@ class Service:
         So does how often the call has waited: a server sends nobody to the end again who has, and takes nobody who has
         not for the one whose words are the same.
         """
-        headers = {**going.ask.headers, "x-zl-retry-count": str(going.call.attempts.waits)}
+        headers = {**going.ask.headers, "x-zl-retry-count": str(going.call.told_waits)}
         if going.end_ns is not None:
             left_ms = (going.end_ns - self.clocks.monotonic_ns()) // NS_PER_MS
             headers["x-zl-deadline-ms"] = str(max(1, left_ms))

@@ -12,7 +12,7 @@ class Attempts:
     ``booked`` retries came at a promised time, ``backed_off`` ones after a guess, ``moved`` ones at once elsewhere.
     ``unanswered`` requests were sent again although their server may have worked on them, and ``hedged`` ones were sent
     to a second node while the first still worked on them. ``waited_ms`` is the sum of the waits. ``answered_by`` is the
-    node whose reply began.
+    node whose reply began. ``woken`` of the waits ended early, because a node had a free slot.
     """
 
     nodes: tuple[str, ...] = ()
@@ -23,6 +23,7 @@ class Attempts:
     waited_ms: float = 0.0
     hedged: int = 0
     answered_by: str = ""
+    woken: int = 0
 
     @property
     def retries(self) -> int:
@@ -41,6 +42,7 @@ class Statistics:
 
     ``retried`` calls needed more than one attempt; ``rescued`` ones of them were answered. ``out_of_budget`` calls
     failed because too many others had been retried. Of ``hedged`` requests, ``hedges_won`` began before the first one.
+    ``woken`` waits ended early, because a node had a free slot.
     """
 
     calls: int = 0
@@ -56,6 +58,7 @@ class Statistics:
     out_of_budget: int = 0
     hedged: int = 0
     hedges_won: int = 0
+    woken: int = 0
 
     @property
     def retrying_helped(self) -> float | None:
@@ -76,7 +79,7 @@ class Tally:
     def end(self, attempts: Attempts, *, answered: bool) -> None:
         """A call has its reply, or failed."""
         self.add("answered" if answered else "failed")
-        for name in ("booked", "backed_off", "moved", "unanswered", "hedged"):
+        for name in ("booked", "backed_off", "moved", "unanswered", "hedged", "woken"):
             self.add(name, getattr(attempts, name))
         if attempts.retries > attempts.hedged:
             self.add("retried")

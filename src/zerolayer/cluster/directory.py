@@ -16,6 +16,7 @@ _log = logging.getLogger("zerolayer.cluster")
 
 SOONEST_S: Final = 1.0
 LATEST_S: Final = 30.0
+FIRST_S: Final = 0.05  # after the first failure of a source that has never answered; doubles up to ``SOONEST_S``
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -49,7 +50,8 @@ class _Kept:
     source: Source
     addresses: tuple[str, ...] = ()
     due_ns: int = 0
-    failing: bool = False
+    failures: int = 0  # since it answered last
+    answered: bool = False
 
 
 class Directory:
@@ -62,6 +64,11 @@ class Directory:
     def addresses(self) -> list[str]:
         """What is known now, each once."""
         return list(dict.fromkeys(address for kept in self._kept for address in kept.addresses))
+
+    @property
+    def waits(self) -> bool:
+        """Whether a source has not answered yet: it may tell of nodes when it does."""
+        return not all(kept.answered for kept in self._kept)
 
     def next_ns(self) -> int | None:
         """When a source should be asked next; None without sources."""
@@ -82,12 +89,13 @@ class Directory:
         try:
             found = kept.source.look()
         except Exception as error:  # noqa: BLE001 - a defect in one source must not end the looking for good
-            if not kept.failing:
+            if not kept.failures:
                 why = error.message if isinstance(error, DiscoveryError) else type(error).__name__
                 _log.warning("%s: %s; its %d nodes are kept", kept.source.name, why, len(kept.addresses))
-            kept.failing, kept.due_ns = True, now_ns + int(SOONEST_S * _NS_PER_S)
+            pause_s = SOONEST_S if kept.answered else min(SOONEST_S, FIRST_S * (1 << min(kept.failures, 10)))
+            kept.failures, kept.due_ns = kept.failures + 1, now_ns + int(pause_s * _NS_PER_S)
             return
-        if kept.failing:
+        if kept.failures:
             _log.info("%s answers again", kept.source.name)
-        kept.failing, kept.addresses = False, found.addresses
+        kept.failures, kept.answered, kept.addresses = 0, True, found.addresses
         kept.due_ns = now_ns + int(min(LATEST_S, max(SOONEST_S, found.fresh_s)) * _NS_PER_S)

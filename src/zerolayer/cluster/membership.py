@@ -10,7 +10,7 @@ said itself, when it was last asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
@@ -36,6 +36,9 @@ class State(Enum):
     READY = "ready"  # it takes work
     UNREADY = "unready"  # it answers, and takes no work: it starts, drains, or its device is in quarantine
     AWAY = "away"  # it does not answer
+
+
+LIVING: Final = (State.READY.value, State.UNREADY.value)  # they answer
 
 
 class Event(Enum):
@@ -217,11 +220,15 @@ class Membership:
             peer.state, peer.since_ns = state, now_ns
 
 
-def epoch_of(nodes: Iterable[Listed]) -> int:
-    """A number that two nodes with the same list have in common: of who is there, and who takes work. 0 = alone."""
-    lines = sorted(f"{node.address} {node.state == State.READY.value}" for node in nodes)
-    if len(lines) <= 1:
+def epoch_of(nodes: Sequence[Listed]) -> int:
+    """A number that two nodes with the same list have in common: of who answers, and who takes work. 0 = alone.
+
+    Who does not answer is not in it: of nodes that are gone, or never came, the one knows and the other does not.
+    """
+    if len(nodes) <= 1:
         return 0
+    living = [node for node in nodes if node.state in LIVING]
+    lines = sorted(f"{node.address} {node.state == State.READY.value}" for node in living)
     return max(1, int.from_bytes(blake2b("\n".join(lines).encode(), digest_size=4).digest()))
 
 

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, TypeVar
 
 from zerolayer.cluster.directory import Directory
-from zerolayer.cluster.membership import Listed, Membership, NodeList, Peer, State
+from zerolayer.cluster.membership import LIVING, Listed, Membership, NodeList, Peer, State
 from zerolayer.cluster.question import Asker, Word
 
 _log = logging.getLogger("zerolayer.cluster")
@@ -24,7 +24,6 @@ _T = TypeVar("_T")
 _THREADS: Final = 16
 _PUBLISH_NS: Final = 100_000_000  # between two lists: a large fleet's answers come many a second
 _LETTERS: Final = 256  # announcements that wait at most
-_LIVING: Final = (State.READY.value, State.UNREADY.value)
 _LEVELS: Final = {
     State.UNHEARD: logging.INFO,
     State.READY: logging.INFO,
@@ -152,7 +151,7 @@ class Neighbours:
             if word.nodes is not None:
                 said = next((node for node in word.nodes.nodes if node.address == word.nodes.self), said)
                 if peer.trusted:
-                    living = [node.address for node in word.nodes.nodes if node.state in _LIVING]
+                    living = [node.address for node in word.nodes.nodes if node.state in LIVING]
                     self._members.hear(living, now_ns)
             self._members.answered(peer.dial, now_ns, word.says, word.of(said), ready=word.ready)
         if peer.state is not was and peer.address != self._asker.own:

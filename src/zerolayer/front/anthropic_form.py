@@ -40,7 +40,7 @@ class MessageAnswers:
         return transcript, MessageBody(exchange, transcript, stop, self._model)
 
 
-class MessageEvents:
+class MessageEvents(Form):
     """Server-sent events. The first token's write carries the HTTP head: what fails before has its own status."""
 
     def __init__(self, exchange: Exchange, transcript: Transcript, stop: _Stop, writer: MessageWriter) -> None:
@@ -75,7 +75,7 @@ class MessageEvents:
         return events if self._exchange.streaming else writer.open() + events
 
 
-class MessageBody:
+class MessageBody(Form):
     """One JSON body, rendered when the last token is there."""
 
     def __init__(self, exchange: Exchange, transcript: Transcript, stop: _Stop, model: str) -> None:

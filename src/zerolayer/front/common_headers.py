@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from zerolayer.wire._native import stamped
+
 _ALLOW_ORIGIN: Final = b"access-control-allow-origin"
 _EXPOSED: Final = (
     b"x-request-id, request-id, x-server-time, x-zl-load, x-zl-truncated, x-zl-deadline-ms, x-zl-age-ms, x-zl-stale, "
@@ -14,10 +16,7 @@ _EXPOSED: Final = (
     b"x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )
 OWN_ID_BYTES: Final = 20  # of a request's name that we have made
-_SECONDS: Final = b"%d.%06d"
-_MICROSECONDS: Final = 1_000_000  # in a second
 _SAMPLE: Final = b"1000000000.000000"  # as long as every time between the years 2001 and 2286
-_OWN_ID: Final = b"0" * OWN_ID_BYTES
 
 
 class Spelling(Protocol):
@@ -47,9 +46,9 @@ class CommonHeaders:
         if origins:
             constant += spell(b"vary", b"origin")
         self._constant = constant
-        self._time = spell(b"x-server-time", _SAMPLE).replace(_SAMPLE, _SECONDS)
-        self._id = spell(b"x-request-id", _OWN_ID).replace(_OWN_ID, b"%b")
-        self._start = self._with_own_id = b""
+        self._time, self._after_time = spell(b"x-server-time", _SAMPLE).split(_SAMPLE)
+        self._start = b""
+        self._around: dict[int, tuple[bytes, bytes]] = {}  # an id's length -> what stands before it and after it
         self._tell(load())
 
     def of(self, request_id: bytes, also_as: bytes = b"", origin: bytes | None = None) -> bytes:
@@ -60,13 +59,8 @@ class CommonHeaders:
         load = self._load()
         if load != self._told_load:
             self._tell(load)
-        time_us = round(self._wall_s() * _MICROSECONDS)  # whole numbers are written three times as fast
-        seconds = time_us // _MICROSECONDS
-        if len(request_id) == OWN_ID_BYTES:
-            headers = self._with_own_id % (seconds, time_us - seconds * _MICROSECONDS, request_id)
-        else:
-            headers = self._start % (seconds, time_us - seconds * _MICROSECONDS)
-            headers += self._spell(b"x-request-id", request_id)
+        between, after = self._around.get(len(request_id)) or self._id(len(request_id))
+        headers = stamped(self._start, self._wall_s(), between, request_id, after)
         if also_as:
             headers += self._spell(also_as, request_id)
         if origin is not None and origin in self._origins:
@@ -76,6 +70,11 @@ class CommonHeaders:
     def _tell(self, load: bytes) -> None:
         """The load changes with the slots, which is far less often than it is told."""
         self._told_load = load
-        constant = self._constant + self._spell(b"x-zl-load", load)
-        self._start = constant.replace(b"%", b"%%") + self._time
-        self._with_own_id = self._start + self._id
+        self._start = self._constant + self._spell(b"x-zl-load", load) + self._time
+
+    def _id(self, size: int) -> tuple[bytes, bytes]:
+        """What is written around an id of ``size`` bytes."""
+        sample = b"0" * size
+        before, after = self._spell(b"x-request-id", sample).rsplit(sample, 1)
+        self._around[size] = around = self._after_time + before, after
+        return around

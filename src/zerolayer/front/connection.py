@@ -10,27 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from functools import cached_property
-from typing import Protocol, cast
+from typing import cast
 
-from zerolayer.errors import RequestTimeout, RetryLater, ZerolayerError
+from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
-from zerolayer.front.exchange import NEVER, Exchange, Headers
+from zerolayer.front.exchange import NEVER, Exchange, Headers, Router
+from zerolayer.front.lines import Outlet, SocketOutlet
 from zerolayer.front.moving import hold, is_plain, plain_descriptor
 from zerolayer.front.phase import BUSY, CLOSED, IDLE, READING, Phase
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
-from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, later_lines, response, stream_head
+from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, later_lines, render, stream_head
 
 _log = logging.getLogger("zerolayer.front")
-
-
-class Router(Protocol):
-    """Decides what a request is for."""
-
-    def check(self, exchange: Exchange) -> ZerolayerError | None:
-        """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""
 
 
 class Connection(asyncio.Protocol):
@@ -54,6 +47,8 @@ class Connection(asyncio.Protocol):
         self._stalled_ns = NEVER
         self._dropped = 0
         self._streams_chunks = False  # the reply that is open
+        self._caller: Caller | None = None
+        self._descriptor: int | None = None
         self._exchange: Exchange | None = None
         self._refusal: ZerolayerError | None = None
         self.draining = False
@@ -69,7 +64,10 @@ class Connection(asyncio.Protocol):
         if self._phase is IDLE and self._stalled_ns == NEVER:
             message = self._http.whole(data)
             if message is not None:
-                self._on_whole(message)
+                self._first_byte_ns = now = self._site.clock_ns()
+                self._exchange = exchange = Exchange(self, self._site, message.head, now)
+                self._refusal = self._router.check(exchange)
+                self._act(exchange, message.body)
                 return
         if self._phase in READING:
             self._feed(data)
@@ -108,20 +106,24 @@ class Connection(asyncio.Protocol):
 
     # What the exchange calls.
 
-    @cached_property
+    @property
     def caller(self) -> Caller:
         """Who is at the other end, for as long as the connection lasts."""
-        return caller_of(self._transport)
+        if self._caller is None:
+            self._caller = caller_of(self._transport)
+        return self._caller
 
-    def later(self, error: RetryLater) -> bytes:
-        """As ``http1_reply.later_lines``."""
-        return later_lines(error)
+    later = staticmethod(later_lines)
 
     def reply(
         self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool
     ) -> None:
         """A complete reply, in one write."""
-        self.write(response(status, headers, body, keep_alive=keep_alive, head_only=head_only, common=common))
+        data = render(status, common, headers, body, keep_alive, head_only)
+        if self._behind or self._stalled_ns != NEVER:
+            self.write(data)
+        elif self._phase is not CLOSED:
+            self._transport.write(data)
         self._replied(keep_alive=keep_alive)
 
     def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
@@ -147,10 +149,12 @@ class Connection(asyncio.Protocol):
         if self._behind:
             self.write(b"")
 
-    @cached_property
+    @property
     def descriptor(self) -> int:
         """As ``outbox.Writer``."""
-        return plain_descriptor(self._transport)
+        if self._descriptor is None:
+            self._descriptor = plain_descriptor(self._transport)
+        return self._descriptor
 
     def take(self) -> bytes:
         """As ``outbox.Writer``."""
@@ -158,6 +162,14 @@ class Connection(asyncio.Protocol):
             self.flush()
         data, self._behind = self._behind, b""
         return data
+
+    def outlet(self) -> Outlet | None:
+        """As ``exchange.Carrier``."""
+        return SocketOutlet(self, self._is_clear, chunked=self._streams_chunks) if self.descriptor >= 0 else None
+
+    def _is_clear(self) -> bool:
+        waits = self._behind or self._stalled_ns != NEVER
+        return not (waits or self._transport.get_write_buffer_size())
 
     def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; what has no chunks ends with the connection."""
@@ -246,7 +258,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Hand bytes to the kernel, or hold them while the client does not read; beyond the limit the client is cut."""
-        if self._phase is Phase.CLOSED:
+        if self._phase is CLOSED:
             return
         if self._behind:
             data, self._behind = self._behind + data, b""
@@ -262,7 +274,7 @@ class Connection(asyncio.Protocol):
         """The reply to the current request is written."""
         read_whole = self._phase is BUSY
         exchange, self._exchange = self._exchange, None
-        if self._phase is Phase.CLOSED:
+        if self._phase is CLOSED:
             return
         if keep_alive and exchange is not None:
             if self._early or self._events:
@@ -325,13 +337,6 @@ class Connection(asyncio.Protocol):
             exchange.error(self._refusal, keep_alive=False)
         elif head.expects_continue:
             self._transport.write(CONTINUE)
-
-    def _on_whole(self, message: Message) -> None:
-        """A request of which every byte came at once."""
-        self._first_byte_ns = self._site.clock_ns()
-        exchange = self._open(message.head)
-        self._refusal = self._router.check(exchange)
-        self._act(exchange, message.body)
 
     def _on_message(self, message: Message) -> None:
         exchange = self._exchange or self._open(message.head)

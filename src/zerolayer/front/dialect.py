@@ -18,16 +18,16 @@ _VERSION: Final = b"anthropic-version"
 class Dialect(msgspec.Struct, frozen=True):
     """``error`` gives status and JSON body of a refusal, ``id_header`` repeats the request's id; b"" for none."""
 
-    error: Callable[[ZerolayerError, str], tuple[int, bytes]]
+    error: Callable[[ZerolayerError, bytes], tuple[int, bytes]]
     id_header: bytes = b""
 
 
-def _openai_error(error: ZerolayerError, _request_id: str) -> tuple[int, bytes]:
+def _openai_error(error: ZerolayerError, _request_id: bytes) -> tuple[int, bytes]:
     return error.status, openai_reply.error_body(error)
 
 
-def _anthropic_error(error: ZerolayerError, request_id: str) -> tuple[int, bytes]:
-    return anthropic_reply.error_status(error), anthropic_reply.error_body(error, request_id)
+def _anthropic_error(error: ZerolayerError, request_id: bytes) -> tuple[int, bytes]:
+    return anthropic_reply.error_status(error), anthropic_reply.error_body(error, request_id.decode("ascii"))
 
 
 OPENAI: Final = Dialect(_openai_error)

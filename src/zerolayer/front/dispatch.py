@@ -11,13 +11,14 @@ from typing import Final, Protocol
 
 from zerolayer.errors import DeadlineMissed, EngineFailed, ZerolayerError
 from zerolayer.front.defect import log_defect
+from zerolayer.front.lines import Line, Lines
 from zerolayer.front.step_account import Charges, Rider, StepAccount
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.draft_slot import DraftSlot
 from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.letters import StepReport
+from zerolayer.observe.answered import Answered
 from zerolayer.observe.glue import GlueMeter
-from zerolayer.observe.metrics import Metrics
 
 _BROKEN: Final = (
     "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
@@ -42,6 +43,7 @@ class Running(Rider, ABC):
 
     tenant: str  # who is charged for it
     cached_tokens = 0  # of the prompt, kept from an earlier one
+    line: Line | None = None  # what takes its plain tokens, once there is one
 
     @property
     @abstractmethod
@@ -78,7 +80,7 @@ class Dispatcher:
         self,
         slots: Calendar,
         steps: Steps,
-        metrics: Metrics,
+        metrics: Answered,
         glue: GlueMeter,
         charges: Charges | None = None,
         drafts: DraftSlot | None = None,
@@ -86,11 +88,12 @@ class Dispatcher:
         self._slots = slots
         self._drafts = drafts or DraftSlot(slots.slots, lambda: 0)
         self._steps = steps
-        self._metrics = metrics
+        self.metrics = metrics
         self._glue = glue
         self._charges = charges
         self._running: list[Running | None] = [None] * (slots.slots + 1)  # the last one is the draft's
         self._account = StepAccount(self._running, charges)
+        self._lines = Lines(len(self._running))
         self._ended_ns = 0  # of the last step
 
     @property
@@ -124,11 +127,11 @@ class Dispatcher:
     def start(self, slot: int, generation: Generation, running: Running) -> None:
         """Put a request into its claimed slot."""
         self._running[slot] = running
-        self._metrics.admitted(len(generation.prompt))
+        self.metrics.admitted(len(generation.prompt))
         if self._charges is not None:
             self._charges.meter.begin(slot, running.tenant)
         if slot != self._drafts.number:
-            self._metrics.sizes.started(generation.max_tokens)
+            self.metrics.sizes.started(generation.max_tokens)
         self._steps.admit(slot, generation)
 
     def cancel(self, slot: int) -> None:
@@ -142,15 +145,15 @@ class Dispatcher:
         running = self._running
         if report.failure is None and report.ended_ns > report.started_ns:
             self._glue.step(report.started_ns, report.ended_ns)
-            self._metrics.step(report.program, len(report.tokens))
-            self._metrics.sizes.step(len(report.tokens) + report.prefill_tokens)
+            self.metrics.step(report.program, len(report.tokens))
+            self.metrics.sizes.step(len(report.tokens) + report.prefill_tokens)
             if report.decode:  # whoever decodes got its last token from the step before
-                self._metrics.gap(report.ended_ns - self._ended_ns, len(report.decode))
+                self.metrics.gap(report.ended_ns - self._ended_ns, len(report.decode))
             self._ended_ns = report.ended_ns
-        for slot, tokens in report.shared:
+        for slot, cached in report.shared:
             request = running[slot]
             if request is not None:
-                request.cached_tokens = tokens
+                request.cached_tokens = cached
         self._account.step(report)
         ended = report.ended_ns
         due = self._slots.due_ns
@@ -158,35 +161,49 @@ class Dispatcher:
         dues = {slot: due(slot) for slot in report.released if slot != draft} if report.released else {}
         for slot in report.released:
             self._free(slot)  # before the replies, which tell the load
-        for token in report.tokens:
-            request = running[token.slot]
-            if request is not None and token.broken:
-                self._vacate(token.slot)
-                request.fail(EngineFailed(_BROKEN))
-            elif request is not None:
-                try:
-                    complete = request.push(token, report)
-                except Exception as error:  # noqa: BLE001 - a reply's defect must not take the step's other slots along
-                    log_defect("a reply was cut", error)
-                    request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
-                    self._complete(token)
-                else:
-                    if complete and token.slot == draft:
-                        self._vacate(draft)
-                    elif complete:
-                        self._metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
-                        self._complete(token)
+        tokens, late = self._lines.take(report.tokens, ended)
+        for _ in range(late):
+            self.metrics.promises.missed("per_token")
+        for token in tokens:
+            if self._push(token, report):
+                self.metrics.promises.ended((dues.get(token.slot) or due(token.slot)) - ended)
+                self._complete(token)
+        self._lines.send()
         for slot in report.released:
             request = running[slot]
             if request is not None:  # released, yet neither finished nor cancelled: its step failed
                 self._vacate(slot)
                 request.fail(report.failure or EngineFailed("the engine dropped this request; send it again"))
 
+    def _push(self, token: SampledToken, report: StepReport) -> bool:
+        """Hand a token to its request. True when that was the last one of an answer."""
+        slot = token.slot
+        request = self._running[slot]
+        if request is None:
+            return False
+        if token.broken:
+            self._vacate(slot)
+            request.fail(EngineFailed(_BROKEN))
+            return False
+        try:
+            complete = request.push(token, report)
+        except Exception as error:  # noqa: BLE001 - a reply's defect must not take the step's other slots along
+            log_defect("a reply was cut", error)
+            request.fail(EngineFailed("the reply could not be rendered; this is a defect of the server"))
+            self._complete(token)
+            return False
+        if complete and slot == self._drafts.number:
+            self._vacate(slot)
+            return False
+        if request.line is not None and not complete:
+            self._lines.add(slot, request.line)
+        return complete
+
     def expire(self, now_ns: int) -> None:
         """End what is not done at its deadline: never late without a word."""
         for slot in self._slots.late(now_ns):
             if self._running[slot] is not None:
-                self._metrics.promises.broken_off()
+                self.metrics.promises.broken_off()
             self._end(slot, DeadlineMissed(_LATE))
         if self._drafts.due_ns < now_ns:
             self._end(self._drafts.number, DeadlineMissed(_LATE))
@@ -218,6 +235,7 @@ class Dispatcher:
 
     def _vacate(self, slot: int) -> None:
         self._running[slot] = None
+        self._lines.drop(slot)
         self._account.ended(slot)
 
     def _ending(self, slot: int) -> None:

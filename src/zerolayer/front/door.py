@@ -8,7 +8,8 @@ from functools import partial
 from typing import cast
 
 from zerolayer.errors import Unavailable
-from zerolayer.front.connection import Connection, Router
+from zerolayer.front.connection import Connection
+from zerolayer.front.exchange import Router
 from zerolayer.front.http2_connection import Http2Connection
 from zerolayer.front.moving import hold, is_plain
 from zerolayer.front.site import Peer, Site

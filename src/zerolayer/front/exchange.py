@@ -25,6 +25,7 @@ from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.defect import log_defect
 from zerolayer.front.dialect import OPENAI, Dialect
+from zerolayer.front.lines import Outlet
 from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
 from zerolayer.guard.identity import ANYONE, Identity
@@ -84,6 +85,9 @@ class Carrier(Protocol):
     def send(self, data: bytes) -> None:
         """A further piece."""
 
+    def outlet(self) -> Outlet | None:
+        """Where ``lines.Lines`` may put further pieces of the open stream; None: only ``send`` takes them."""
+
     def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; trailers exist on HTTP/2 only."""
 
@@ -109,24 +113,13 @@ class Exchange:
     passed (HTTP/2 only).
     """
 
-    # Defaults stand in the class: most exchanges leave most of them as they are.
-    action: Action | None = None
+    # Defaults of what most exchanges leave as it is, and few look at: a look into the class is the dear one.
     allow = b""
     body = b""
-    on_gone: Callable[[], None] | None = None
-    streaming = False
-    more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
     media: tuple[Header, ...] = _EVENT_STREAM
-    explain: Callable[[ZerolayerError], ErrorReply] | None = None
     tells_when = True
-    intake: Callable[[bytes, bool], None] | None = None
     expired: Callable[[], None] | None = None
     deadline_ns = NEVER
-    dialect: Dialect = OPENAI
-    _left = False
-    _parked = False
-    identity: Identity = ANYONE  # set on the head, before anything else is looked at
-    receipt: Receipt | None = None  # what is written down of this request
 
     def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
         self._connection = connection
@@ -134,6 +127,17 @@ class Exchange:
         self.head = head = head or _UNREADABLE
         self.id = site.ids.of(head)
         self.stages = StageClock(first_byte_ns)
+        self.action: Action | None = None
+        self.intake: Callable[[bytes, bool], None] | None = None
+        self.on_gone: Callable[[], None] | None = None
+        self.receipt: Receipt | None = None  # what is written down of this request
+        self.identity: Identity = ANYONE  # set on the head, before anything else is looked at
+        self.dialect: Dialect = OPENAI
+        self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
+        self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
+        self.streaming = False
+        self._left = False
+        self._parked = False
         site.glue.enter(first_byte_ns)
 
     @property
@@ -172,9 +176,10 @@ class Exchange:
         if self.more_headers:
             headers = (*self.more_headers, *headers)
         self._finish(status)
+        common = connection.common.of(self.id, self.dialect.id_header, head.values.get(b"origin"))
         connection.reply(
             status,
-            self._common() + spelled,
+            common + spelled if spelled else common,
             headers,
             body,
             keep_alive=keep_alive and head.keep_alive and not connection.draining,
@@ -184,16 +189,18 @@ class Exchange:
 
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
-        self._site.metrics.refused(error.code)
+        metrics = self._site.metrics
+        metrics.refused(error.code)
         if error.limit:
-            self._site.metrics.limited(error.limit, "refused")
+            metrics.limited(error.limit, "refused")
         if self.receipt is not None:
             self.receipt.failed(error)
-        explain = self.explain or self._explain
         spelled = self._connection.later(error) if self.tells_when and isinstance(error, RetryLater) else b""
-        self.reply(*explain(error), keep_alive=keep_alive, spelled=spelled)
+        status, headers, body = (self.explain or self._explain)(error)
+        self.reply(status, headers, body, keep_alive=keep_alive, spelled=spelled)
         if isinstance(error, _LACK_OF_SLOTS):
-            self._site.metrics.promises.refused(self.stages.elapsed_ns)
+            stages = self.stages
+            metrics.promises.refused(stages.last_ns - stages.started_ns)
 
     def defect(self, error: Exception) -> None:
         """The server's own code failed on this request: it costs this request, and nobody else's."""
@@ -214,6 +221,10 @@ class Exchange:
             self._connection.send(events)
         else:
             self._open(events)
+
+    def outlet(self) -> Outlet | None:
+        """As ``Carrier.outlet``, while the stream is open."""
+        return self._connection.outlet() if self.streaming and not self._left else None
 
     def end_stream(self, events: bytes, trailers: tuple[Header, ...] = ()) -> None:
         """The last events; the stream ends as complete."""
@@ -278,7 +289,7 @@ class Exchange:
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         if isinstance(error, RetryLater):  # under load most of all
-            status, body = self.dialect.error(error, self.request_id)
+            status, body = self.dialect.error(error, self.id)
             return status, _JSON_ALONE, body
         extra: tuple[Header, ...] = ()
         if isinstance(error, Unavailable):
@@ -287,7 +298,7 @@ class Exchange:
             extra = ((b"allow", self.allow),)
         elif isinstance(error, _NO_RETRY):
             extra = (*_CHALLENGE, *_FINAL) if isinstance(error, Unauthenticated) else _FINAL
-        status, body = self.dialect.error(error, self.request_id)
+        status, body = self.dialect.error(error, self.id)
         return status, (JSON, *extra), body
 
     def _finish(self, status: int) -> None:
@@ -312,3 +323,10 @@ class Exchange:
             self.stages.mark(last, now)
             if not self._parked:
                 self._site.glue.leave(now)
+
+
+class Router(Protocol):
+    """Decides what a request is for."""
+
+    def check(self, exchange: Exchange) -> ZerolayerError | None:
+        """Decide on the head alone; sets ``exchange.action`` or returns the refusal."""

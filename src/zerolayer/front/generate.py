@@ -39,9 +39,10 @@ from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
+from zerolayer.wire._native import own_names
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.grpc import is_grpc
-from zerolayer.wire.http1_head import HTTP2
+from zerolayer.wire.http1_head import HTTP2, Head
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.schema import Account, Request
 
@@ -111,9 +112,10 @@ class Generator:
         """From a complete body to a running request, or to an error reply."""
         self._turns.came += 1
         exchange.record()
+        head = exchange.head
         try:
             request = decode(exchange.body, self._limits)
-            headers = _headers(exchange)
+            headers = head.values if head.minor != HTTP2 else _headers(head)
             session = session_of(request, headers)
             if session and exchange.receipt is not None:
                 exchange.receipt.session = session
@@ -123,7 +125,8 @@ class Generator:
                 headers,
                 credential=exchange.credential,
                 body=exchange.body,
-                wall_ms=self._wall_ms(),
+                wall_ms=int(self._site.wall_s() * 1000),
+                passed_ns=exchange.stages.elapsed_ns,
                 identity=exchange.identity,
             )
             exchange.more_headers = _extra(arrival, arrival.verdict)
@@ -142,6 +145,7 @@ class Generator:
 
         def come() -> None:
             exchange.on_gone = None
+            exchange.mark(Stage.WAIT)
             try:
                 self._reserve(exchange, request, arrival)
             except ZerolayerError as error:
@@ -156,7 +160,7 @@ class Generator:
             self._drafts.begin(exchange, request, arrival)
             return
         try:
-            if self._answered(exchange, request, arrival):
+            if self._keeping is not None and self._answered(self._keeping, exchange, request, arrival):
                 return
             answer = self._guard.reserve(request, arrival)
         except (RateLimited, BudgetSpent):
@@ -220,7 +224,7 @@ class Generator:
         exchange, request, arrival = admitted.exchange, admitted.request, admitted.arrival
         reservation, prompts, verdict = admitted.reservation, admitted.prompts, admitted.verdict
         generations = list(admitted.generations)
-        self._site.metrics.sizes.asked(request.n)
+        self._dispatcher.metrics.sizes.asked(request.n)
         hold = reservation.hold
         together = Together(hold, request.answers, request.n) if request.answers > 1 else None
         cancel = partial(self._cancel, reservation.slots, together)
@@ -232,7 +236,7 @@ class Generator:
                     exchange,
                     transcript,
                     form,
-                    self._site.metrics,
+                    self._dispatcher.metrics,
                     prompt_tokens=len(prompt.ids),
                     applied=_applied(arrival, verdict, prompt, max_tokens),
                     limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
@@ -268,11 +272,10 @@ class Generator:
         if together is not None:
             together.end()
 
-    def _answered(self, exchange: Exchange, request: Request, arrival: Arrival) -> bool:
+    def _answered(self, keeping: Keeping, exchange: Exchange, request: Request, arrival: Arrival) -> bool:
         """Whether a kept answer was the reply: it takes no slot."""
-        keeping = self._keeping
-        key = None if keeping is None else keeping.key(exchange, request)
-        if keeping is None or key is None:
+        key = keeping.key(exchange, request)
+        if key is None:
             return False
         exchange.mark(_GUARD)
         kept = keeping.find(exchange, key)
@@ -289,7 +292,7 @@ class Generator:
             exchange,
             transcript,
             form,
-            self._site.metrics,
+            self._dispatcher.metrics,
             prompt_tokens=len(kept.prompt_ids),
             applied=applied,
             limits_ns=(arrival.limits.first_token_ns, arrival.limits.per_token_ns),
@@ -334,14 +337,10 @@ class Generator:
         reply.abandon()
 
 
-def _headers(exchange: Exchange) -> dict[bytes, bytes]:
+def _headers(head: Head) -> dict[bytes, bytes]:
     """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
-    head = exchange.head
     headers = head.values
-    if head.minor == HTTP2 and is_grpc(headers.get(b"content-type")):
-        own = {b"x-" + name: value for name, value in headers.items() if name[:3] == b"zl-"}
-        return headers | own if own else headers
-    return headers
+    return own_names(headers) if head.minor == HTTP2 and is_grpc(headers.get(b"content-type")) else headers
 
 
 def _extra(arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:

@@ -26,6 +26,7 @@ class HeldClients:
         self._clock_ns = clock_ns
         self._loop = loop
         self._waiting: dict[Exchange, tuple[Held, Start]] = {}
+        self.foresee: Callable[[], None] = lambda: None  # before somebody may start: who ends soon
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -51,6 +52,8 @@ class HeldClients:
 
     def wake(self) -> None:
         """Start whoever can be started. Called when slots came back, when starts have come, and now and then."""
+        if self._waiting:
+            self.foresee()
         for exchange, (held, start) in list(self._waiting.items()):
             if exchange not in self._waiting:
                 continue  # it left while another one was started

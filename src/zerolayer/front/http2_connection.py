@@ -11,13 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, ClassVar, Final, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
-from zerolayer.front.connection import Router
-from zerolayer.front.exchange import NEVER, Exchange
+from zerolayer.front.exchange import NEVER, Exchange, Router
 from zerolayer.front.http2_limits import http2_limits
 from zerolayer.front.http2_patience import Patience
 from zerolayer.front.http2_stream import Http2Stream
@@ -56,6 +54,8 @@ class Http2Connection(asyncio.Protocol):
         self.scheduled = False  # a write in the next turn of the loop
         self._draining = False
         self._closed = False
+        self._caller: Caller | None = None
+        self._descriptor: int | None = None
 
     # What asyncio calls.
 
@@ -98,10 +98,12 @@ class Http2Connection(asyncio.Protocol):
 
     # What the streams call.
 
-    @cached_property
+    @property
     def caller(self) -> Caller:
         """Who is at the other end, for as long as the connection lasts."""
-        return caller_of(self._transport)
+        if self._caller is None:
+            self._caller = caller_of(self._transport)
+        return self._caller
 
     def overrun(self, stream: Http2Stream) -> None:
         """More than may be unsent: the stream is cancelled."""
@@ -130,15 +132,12 @@ class Http2Connection(asyncio.Protocol):
 
     # What the outbox calls.
 
-    @cached_property
+    @property
     def descriptor(self) -> int:
         """As ``outbox.Writer``."""
-        return plain_descriptor(self._transport)
-
-    def flush(self) -> None:
-        """As ``outbox.Writer``."""
-        self.scheduled = False
-        self._flush()
+        if self._descriptor is None:
+            self._descriptor = plain_descriptor(self._transport)
+        return self._descriptor
 
     def take(self) -> bytes:
         """As ``outbox.Writer``."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from zerolayer.errors import RetryLater
 from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.exchange import Exchange, Headers
+from zerolayer.front.lines import FrameOutlet, Outlet
 from zerolayer.wire.http2 import Code, Http2Protocol
-from zerolayer.wire.http2_reply import header, later_block
+from zerolayer.wire.http2_reply import later_block, length_field
 
 _WITHOUT_LENGTH: Final = frozenset({204, 304})
 
@@ -44,6 +44,7 @@ class Http2Stream:
     __slots__ = ("_connection", "common", "deadline_ns", "exchange", "id")
 
     draining = False  # the connection says it, once for all its streams
+    later = staticmethod(later_block)
 
     def __init__(self, connection: StreamCarrier, stream_id: int, deadline_ns: int) -> None:
         self._connection = connection
@@ -57,10 +58,6 @@ class Http2Stream:
         """Who is at the other end."""
         return self._connection.caller
 
-    def later(self, error: RetryLater) -> bytes:
-        """As ``http2_reply.later_block``."""
-        return later_block(error)
-
     def reply(
         self,
         status: int,
@@ -73,7 +70,7 @@ class Http2Stream:
     ) -> None:
         """A complete reply. Without a body it has no length either: the gRPC trailers-only form is such a reply."""
         if body and status not in _WITHOUT_LENGTH:
-            common += header(b"content-length", b"%d" % len(body))
+            common += length_field(len(body))
         connection = self._connection
         connection.core.reply(self.id, status, headers, b"" if head_only else body, common=common)
         connection.done(self)
@@ -94,6 +91,11 @@ class Http2Stream:
             connection.overrun(self)
         elif not connection.scheduled:
             connection.wake()
+
+    def outlet(self) -> Outlet | None:
+        """As ``exchange.Carrier``."""
+        sending = self._connection.core.sending(self.id)
+        return None if sending is None else FrameOutlet(self._connection, *sending)
 
     def end_stream(self, data: bytes, trailers: Headers, *, keep_alive: bool) -> None:  # noqa: ARG002
         """The last piece."""

@@ -8,6 +8,7 @@ import msgspec
 
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import JSON, Exchange
+from zerolayer.front.lines import Around, Words
 from zerolayer.front.site import Site
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript, Transcripts
@@ -17,7 +18,7 @@ from zerolayer.text.vocabulary import Vocabulary
 from zerolayer.wire.http1_reply import server_timing
 from zerolayer.wire.openai_logprobs import LogprobWriter, TokenBytes
 from zerolayer.wire.openai_reply import choice_member, complete_body
-from zerolayer.wire.openai_stream import StreamWriter
+from zerolayer.wire.openai_stream import StreamWriter, text_member
 from zerolayer.wire.schema import Account, CallDelta, FinishReason, Request, Route, ToolCall, Usage
 
 
@@ -32,11 +33,11 @@ EventParts = tuple[Exchange, Transcript, StreamWriter, TokenBytes | None, Echo |
 BodyParts = tuple[Exchange, Transcript, Route, int, str, TokenBytes | None, Echo | None]
 
 
-class EventForm:
+class EventForm(Form):
     """Server-sent events. The first token's write carries the HTTP head: what fails before has its own status.
 
     ``token_bytes`` None: no log probabilities were asked for. ``counted``: every event tells the usage so far, of a
-    prompt of so many tokens.
+    prompt of so many tokens. ``words`` are those of ``openai_stream.text_member``, where each event is the exchange's.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class EventForm:
         token_bytes: TokenBytes | None,
         echo: Echo | None = None,
         counted: int | None = None,
+        words: Words | None = None,
     ) -> None:
         self._exchange = exchange
         self._transcript = transcript
@@ -54,6 +56,7 @@ class EventForm:
         self._token_bytes = token_bytes
         self._echo = echo
         self._counted = counted
+        self._words = words
         self._opened = False
         self._send: Callable[[bytes], None] = exchange.stream
         self._plain = token_bytes is None and counted is None and type(transcript) is Transcript
@@ -70,6 +73,10 @@ class EventForm:
         opening += self._calls()
         if opening:
             self._send(opening)
+
+    def around(self) -> Around | None:
+        """Of events that tell nothing but text."""
+        return Around(self._words, *self._writer.around_text) if self._plain and self._words is not None else None
 
     def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
         """Last text, finish reason with the account, usage when asked for, and the end mark."""
@@ -108,7 +115,7 @@ class EventForm:
         return opening
 
 
-class BodyForm:
+class BodyForm(Form):
     """One JSON body, rendered when the last token is there. ``created`` is in Unix seconds."""
 
     def __init__(
@@ -183,12 +190,13 @@ class OpenAiAnswers:
         self._model = model
         self._vocabulary = vocabulary
         self._transcripts = transcripts
+        self._words = Words(vocabulary.texts, lambda _, text: text_member(text))
 
     def __call__(self, exchange: Exchange, request: Request, prompt: Prompt) -> tuple[Transcript, Form]:
         """Of one request that is about to run."""
         if request.stream:
             events = self.events(exchange, request, prompt)
-            return events[1], EventForm(*events)
+            return events[1], EventForm(*events, words=self._words)
         body = self.body(exchange, request, prompt)
         return body[1], BodyForm(*body)
 

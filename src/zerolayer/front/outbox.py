@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from zerolayer.front._native import send_each
+from zerolayer.front.defect import log_defect
 
 MANY: Final = 32
-"""Writers from which on one call is cheaper: who lets go of the lock may wait until the step thread gives it back."""
+"""Pieces from which on the lock is let go of: who does that may wait until the step thread gives it back."""
+
+_T = TypeVar("_T")
 
 
 class Writer(Protocol):
@@ -18,14 +23,14 @@ class Writer(Protocol):
     def descriptor(self) -> int:
         """Of its socket, where what is written is what the client reads; else -1."""
 
-    def flush(self) -> None:
-        """Give the transport what was collected."""
-
     def take(self) -> bytes:
         """What was collected, if the kernel may have it; what may not go past the transport is given to that."""
 
     def write(self, data: bytes) -> None:
         """Give this to the transport."""
+
+    def cut(self) -> None:
+        """Reset the connection now."""
 
 
 class Outbox:
@@ -34,9 +39,9 @@ class Outbox:
     A write runs through so much of the kernel that our own code and data leave the processor's nearest caches. Between
     each two tokens that cost more than to make one (``bench/front.py``).
 
-    Many are written in one call, which goes past their transports and lets go of the interpreter's lock. What a
-    transport has not written yet is never overtaken, and what the kernel does not take goes to the transport, with all
-    that follows from it.
+    All are written in one call, which goes past their transports, and where they are many lets go of the interpreter's
+    lock. What a transport has not written yet is never overtaken, and what the kernel does not take goes to the
+    transport, with all that follows from it.
     """
 
     def __init__(self) -> None:
@@ -50,16 +55,29 @@ class Outbox:
 
     def _flush(self) -> None:
         behind, self._behind = self._behind, []
-        if len(behind) < MANY:
-            for writer in behind:
-                writer.flush()
-            return
-        writers, descriptors, pieces = [], [], []
+        writers: list[Writer] = []
+        descriptors: list[int] = []
+        pieces: list[bytes] = []
         for writer in behind:
-            piece = writer.take()
+            piece = _or_cut(writer, writer.take)
             if piece:
                 writers.append(writer)
                 descriptors.append(writer.descriptor)
                 pieces.append(piece)
-        for place, sent in send_each(descriptors, pieces):
-            writers[place].write(pieces[place][sent:])
+        send_past(writers, descriptors, pieces)
+
+
+def send_past(writers: Sequence[Writer], descriptors: list[int], pieces: list[bytes]) -> None:
+    """Send each piece past its transport, which holds nothing back; what the kernel does not take is given to that."""
+    for place, sent in send_each(descriptors, pieces, len(pieces) >= MANY):
+        _or_cut(writers[place], partial(writers[place].write, pieces[place][sent:]))
+
+
+def _or_cut(writer: Writer, write: Callable[[], _T]) -> _T | None:
+    """A writer's defect costs its own connection, and none of those whose bytes wait beside it."""
+    try:
+        return write()
+    except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
+        log_defect("a connection was cut", error)
+        writer.cut()
+        return None

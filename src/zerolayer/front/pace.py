@@ -37,10 +37,15 @@ class Pace:
         self._clock_ns = clock_ns
         self._hearing = False
         self._deaf = False
+        self._foreseen = False  # who ends soon after the last step
+        held.foresee = self._foresee
 
     def on_step(self, report: StepReport) -> None:
         """Once per report, in the order of the steps."""
         draft = self._guard.drafts.number
+        for slot, tokens in report.shared:  # before the step, which may have read all the rest
+            if slot != draft:
+                self._guard.slots.skip(slot, tokens, self._guard.chunk_tokens)
         if report.failure is None and report.ended_ns > report.started_ns:
             self._admission.on_step(
                 report.started_ns,
@@ -49,19 +54,21 @@ class Pace:
                 prefill_slot=-1 if report.prefill_slot == draft else report.prefill_slot,
                 prefill_tokens=report.prefill_tokens,
             )
-        for slot, tokens in report.shared:
-            if slot == draft:
-                continue
-            self._guard.slots.skip(slot, tokens, self._guard.chunk_tokens)
         self._dispatcher.on_step(report)
         if not self._guard.slots.confirmed:
             self._admission.rest()
         self._dispatcher.expire(report.ended_ns)
-        self._admission.foresee(self._dispatcher.left(), len(self.held))
+        self._foreseen = False
         if self.held:
             self.held.wake()
         self._turns.step_ended()
         self._hear()
+
+    def _foresee(self) -> None:
+        """Only those who are held need it, and it looks at every slot: once a step, when one of them may start."""
+        if not self._foreseen:
+            self._foreseen = True
+            self._admission.foresee(self._dispatcher.left(), len(self.held))
 
     def sweep(self, now_ns: int) -> None:
         """Several times a second: what has passed its time without a step."""

@@ -38,7 +38,7 @@ class ResponseAnswers:
         return transcript, ResponseForm(exchange, transcript, writer, stream=request.stream)
 
 
-class ResponseForm:
+class ResponseForm(Form):
     """Server-sent events (``stream``), or one body with what they come to."""
 
     def __init__(self, exchange: Exchange, transcript: Transcript, writer: ResponseWriter, *, stream: bool) -> None:

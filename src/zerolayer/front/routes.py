@@ -43,7 +43,7 @@ class _Decision(msgspec.Struct, frozen=True):
     """Where a head leads that was let in. Connections share heads that come again, so it need not be decided again.
 
     It stands for all heads that are ``like`` its own, and keeps that, so that nothing else can have its identity.
-    ``method`` is that of a gRPC call.
+    ``method`` is that of a gRPC call; ``recorded``, whether the ledger tells of what is let in.
     """
 
     head: Head
@@ -51,6 +51,7 @@ class _Decision(msgspec.Struct, frozen=True):
     allow: bytes
     method: Method | None
     dialect: Dialect
+    recorded: bool
 
 
 class Routes:
@@ -93,15 +94,17 @@ class Routes:
             refusal = self._calls.check(exchange)  # first, for it also sets the form in which errors are told
             refusal = self._gate.check_caller(head) or self._ask_for_key(exchange) or refusal
             if refusal is None:
-                self._remember(_Decision(head.like or head, None, b"", self._calls.method(head), exchange.dialect))
+                self._remember(exchange, None, b"", self._calls.method(head))
             return refusal
         exchange.dialect = decision.dialect
-        # A decision is remembered, a key is asked for every time.
-        refused = None if decision.action is _preflight else self._ask_for_key(exchange)
-        if refused is not None:
-            if decision.method is not None and self._calls is not None:
-                self._calls.begin(exchange, decision.method)  # it sets the form in which errors are told
-            return refused
+        if self._doorkeeper is not None and decision.action is not _preflight:
+            refused = self._doorkeeper.check(exchange)  # a decision is remembered, a key is asked for every time
+            if refused is not None:
+                if decision.method is not None and self._calls is not None:
+                    self._calls.begin(exchange, decision.method)  # it sets the form in which errors are told
+                return refused
+        if decision.recorded:
+            exchange.record()
         if decision.method is not None and self._calls is not None:
             return self._calls.begin(exchange, decision.method)
         exchange.action, exchange.allow = decision.action, decision.allow
@@ -126,13 +129,13 @@ class Routes:
         if action is None:
             return MethodNotAllowed(f"this path does not take that method; use {' or '.join(place.methods)}")
         exchange.action = action
-        self._remember(_Decision(head.like or head, action, place.allow, None, exchange.dialect))
+        self._remember(exchange, action, place.allow, None)
         return None
 
     def _ask_for_key(self, exchange: Exchange) -> ZerolayerError | None:
         """Whoever comes in is somebody, so from here on the ledger may tell of it."""
         refusal = None if self._doorkeeper is None else self._doorkeeper.check(exchange)
-        if refusal is None and exchange.head.path in RECORDED and exchange.head.method == "POST":
+        if refusal is None and _recorded(exchange.head):
             exchange.record()
         return refusal
 
@@ -140,16 +143,22 @@ class Routes:
         """A browser's question before its call: it never carries a key, and the answer names methods only."""
         return head.method == "OPTIONS" and head.get(b"origin") in self._gate.origins
 
-    def _remember(self, decision: _Decision) -> None:
+    def _remember(self, exchange: Exchange, action: Action | None, allow: bytes, method: Method | None) -> None:
+        head = exchange.head.like or exchange.head
         if len(self._decisions) >= _DECISIONS:
             self._decisions.clear()
-        self._decisions[id(decision.head)] = decision
+        recorded = _recorded(head) and action is not _preflight
+        self._decisions[id(head)] = _Decision(head, action, allow, method, exchange.dialect, recorded)
 
     def _find_below(self, path: str) -> _Place | None:
         for prefix, below in self._below.items():
             if path.startswith(prefix) and len(path) > len(prefix):
                 return below
         return None
+
+
+def _recorded(head: Head) -> bool:
+    return head.path in RECORDED and head.method == "POST"
 
 
 def _preflight(exchange: Exchange) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import ErrorReply, Exchange, Headers
 from zerolayer.front.gate import PROTOBUF_MEDIA
+from zerolayer.front.lines import Around, Words
 from zerolayer.front.site import Header
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
@@ -24,7 +24,6 @@ _STREAM: Final[Headers] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # nginx would collect the stream otherwise
 )
-_MESSAGES: Final = 65_536  # of one token that are remembered: some 6 MB
 
 
 class Framing(Protocol):
@@ -76,52 +75,27 @@ def _explain(error: ZerolayerError) -> ErrorReply:
     return error.status, (PROTOBUF,), error_message(error)
 
 
-class _Messages:
-    """Framed messages of one token each. Most tokens have the same text whenever they come, so most were made before.
-
-    They stand in a list by token: of tokens that are spread over a vocabulary, a look into a dictionary costs more
-    memory that is not in the processor's caches than anything else that is done for a token.
-    """
-
-    def __init__(self, framing: Framing, vocabulary: Vocabulary) -> None:
-        self._framing = framing
-        self._texts = vocabulary.texts
-        self._known: list[bytes | None] = [None] * min(vocabulary.size, _MESSAGES)
-
-    def wrapped(self, token_id: int, text: str) -> bytes:
-        """The message of this token and this text, which may be another than the token's own."""
-        known = self._known
-        if not (0 <= token_id < len(known) and self._texts[token_id] == text):
-            return self._framing.wrap(piece((token_id,), text.encode()))
-        message = known[token_id]
-        if message is None:
-            message = known[token_id] = self._framing.wrap(piece((token_id,), text.encode()))
-        return message
-
-
 class SchemaAnswers:
     """Makes the form of one reply; a ``generate.Answer``."""
 
     def __init__(self, framing: Framing, vocabulary: Vocabulary) -> None:
         self._framing = framing
         self._vocabulary = vocabulary
-
-        self._wrapped = _Messages(framing, vocabulary).wrapped
+        self._words = Words(vocabulary.texts, lambda token_id, text: framing.wrap(piece((token_id,), text.encode())))
 
     def __call__(self, exchange: Exchange, request: Request, _prompt: Prompt) -> tuple[Transcript, Form]:
         """Of one request that is about to run."""
         transcript = Transcript(Decoder(self._vocabulary), request.stop)
         if not (request.stream or self._framing.always_streams):
             return transcript, WholeForm(exchange, transcript, self._framing)
-        wrapped = self._wrapped if request.sampling.top_logprobs is None else None
-        return transcript, StreamForm(exchange, transcript, self._framing, wrapped)
+        words = self._words if request.sampling.top_logprobs is None else None
+        return transcript, StreamForm(exchange, transcript, self._framing, words)
 
 
-class StreamForm:
+class StreamForm(Form):
     """One ``GenerateReply`` for each step.
 
-    ``wrapped`` gives the framed message of a token and its text where it holds no more; None: log probabilities were
-    asked for.
+    ``words`` are framed messages of one token and its text each; None: log probabilities were asked for.
     """
 
     def __init__(
@@ -129,21 +103,25 @@ class StreamForm:
         exchange: Exchange,
         transcript: Transcript,
         framing: Framing,
-        wrapped: Callable[[int, str], bytes] | None,
+        words: Words | None,
     ) -> None:
         self._exchange = exchange
         self._transcript = transcript
         self._framing = framing
-        self._wrapped = wrapped
+        self._words = words
 
     def grow(self, text: str) -> None:
         """A message of the step's token, whose text may come later."""
-        if self._wrapped is not None:
-            self._exchange.stream(self._wrapped(self._transcript.token_id, text))
+        if self._words is not None:
+            self._exchange.stream(self._words.showing(self._transcript.token_id, text))
             return
         # A token's log probabilities wait for the text that it completes; so they do where it completes none.
         logprobs = self._transcript.take_logprobs() if text else ()
         self._exchange.stream(self._framing.wrap(piece((self._transcript.token_id,), text.encode(), logprobs)))
+
+    def around(self) -> Around | None:
+        """Messages have nothing in common but their form."""
+        return None if self._words is None else Around(self._words)
 
     def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
         """The last message."""
@@ -160,7 +138,7 @@ class StreamForm:
             self._exchange.error(error)
 
 
-class WholeForm:
+class WholeForm(Form):
     """One ``GenerateReply`` with everything, when the last token is there."""
 
     def __init__(self, exchange: Exchange, transcript: Transcript, framing: Framing) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import secrets
 from asyncio import Transport
 from collections.abc import Callable
@@ -19,10 +18,11 @@ from zerolayer.front.turns import Turns
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.wire import http1_reply, http2_reply
+from zerolayer.wire._native import is_name, numbered
 from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_memory import HeadMemory
 
-_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_ID_BYTES = 128
 Header = tuple[bytes, bytes]
 
 
@@ -79,13 +79,13 @@ class RequestIds:
     def of(self, head: Head) -> bytes:
         """The client's own ``x-request-id`` when it is at most 128 visible ASCII characters, else a new one."""
         given = head.values.get(b"x-request-id")
-        if given is not None and _REQUEST_ID.fullmatch(given):
+        if given is not None and is_name(given, _ID_BYTES):
             return given
-        return self.new()
+        return numbered(self._prefix, next(self._count))
 
     def new(self) -> bytes:
         """A name that no other request of this process has."""
-        return b"%b%08x" % (self._prefix, next(self._count))
+        return numbered(self._prefix, next(self._count))
 
 
 @dataclass(frozen=True, slots=True)

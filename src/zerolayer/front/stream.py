@@ -10,12 +10,13 @@ import msgspec
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.dispatch import Running
 from zerolayer.front.exchange import Exchange
+from zerolayer.front.lines import Around, Line
 from zerolayer.front.transcript import Transcript
 from zerolayer.front.watch import Watch
 from zerolayer.guard.spent import Spent
 from zerolayer.model.engine import SampledToken
 from zerolayer.model.letters import StepReport
-from zerolayer.observe.metrics import Metrics
+from zerolayer.observe.answered import Answered
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.schema import Account, FinishReason, Usage
 
@@ -28,6 +29,10 @@ class Form(Protocol):
 
     def grow(self, text: str) -> None:
         """The step's text, perhaps empty."""
+
+    def around(self) -> Around | None:
+        """What ``grow`` adds to the stream from now on, where that is the same around every text."""
+        return None
 
     def finish(self, text: str, reason: FinishReason, account: Account, usage: Usage) -> None:
         """The last text, and the end."""
@@ -55,7 +60,7 @@ class Reply(Running):
         exchange: Exchange,
         transcript: Transcript,
         form: Form,
-        metrics: Metrics,
+        metrics: Answered,
         *,
         prompt_tokens: int,
         applied: Account,
@@ -72,7 +77,7 @@ class Reply(Running):
         self.prompt_tokens = prompt_tokens
         self._applied = applied
         self._first_token_ns, self._gap_ns = limits_ns
-        self._last_token_ns = 0  # until its first token came
+        self._last_token_ns = 0  # until its first token came; once it has a line, that knows
         self.watch: Watch | None = None  # who else sees the tokens
 
     def spent(self) -> Spent:
@@ -103,8 +108,11 @@ class Reply(Running):
 
     def push(self, token: SampledToken, report: StepReport) -> bool:
         """Take the step's token. True when the reply is complete."""
-        ended_ns, last_ns = report.ended_ns, self._last_token_ns
-        self._last_token_ns = ended_ns
+        ended_ns, line = report.ended_ns, self.line
+        if line is None:
+            last_ns, self._last_token_ns = self._last_token_ns, ended_ns
+        else:
+            last_ns, line.last_ns = line.last_ns, ended_ns
         if not last_ns:
             self._begin(ended_ns)
         elif ended_ns - last_ns > self._gap_ns:
@@ -116,6 +124,8 @@ class Reply(Running):
         reason = transcript.reason
         if reason is None:
             self._form.grow(text)
+            if not last_ns:
+                self._open_line(ended_ns)
             return False
         self._finish(text, reason, report.program)
         return True
@@ -162,6 +172,13 @@ class Reply(Running):
     def _close(self) -> None:
         """Settle the budgets, before the last bytes are written."""
         self._hold.settle(self.spent())
+
+    def _open_line(self, ended_ns: int) -> None:
+        """The first token has left: its further ones may go the short way, if nobody else is to see them."""
+        around = self._form.around() if self.watch is None and self._transcript.plain else None
+        outlet = None if around is None else self._exchange.outlet()
+        if around is not None and outlet is not None:
+            self.line = Line(self._transcript, around, outlet, last_ns=ended_ns, gap_ns=self._gap_ns)
 
     def _begin(self, ended_ns: int) -> None:
         """The first token came."""

@@ -25,14 +25,13 @@ class Transcript:
     """
 
     __slots__ = (
-        "_decoder", "_logprobs", "_matcher", "_silent", "completion_tokens", "prompt_logprobs", "reason",
-        "token_id",
+        "_logprobs", "_matcher", "_silent", "completion_tokens", "decoder", "prompt_logprobs", "reason", "token_id",
     )  # fmt: skip
 
     def __init__(self, decoder: Decoder, stops: Sequence[str], *, silent: bool = False) -> None:
         self._silent = silent
         self.prompt_logprobs: Sequence[TokenLogprob] = ()  # from the prompt's second token on, where asked for
-        self._decoder = decoder
+        self.decoder = decoder
         self._matcher = StopMatcher(stops) if stops else None
         self._logprobs: list[TokenLogprob] = []
         self.completion_tokens = 0
@@ -50,15 +49,15 @@ class Transcript:
         self.token_id = token.token_id
         finish = token.finish
         if finish is None and token.logprob is None and self._matcher is None:
-            return self._decoder.push(token.token_id)  # nearly every token
+            return self.decoder.push(token.token_id)  # nearly every token
         if finish is FinishReason.STOP:  # an end-of-sequence token: counted, never shown
-            text = self._decoder.flush()
+            text = self.decoder.flush()
         else:
             if token.logprob is not None:
                 self._logprobs.append(token.logprob)
-            text = self._decoder.push(token.token_id)
+            text = self.decoder.push(token.token_id)
             if finish is not None:
-                text += self._decoder.flush()
+                text += self.decoder.flush()
         if self._matcher is not None:
             text, stopped = self._matcher.push(text)
             if stopped:
@@ -68,6 +67,11 @@ class Transcript:
                 text += self._matcher.flush()
         self.reason = finish
         return text
+
+    @property
+    def plain(self) -> bool:
+        """Whether a token that is not the last one adds its text and nothing else."""
+        return self._matcher is None and not self._silent and type(self) is Transcript
 
     @property
     def stopped_by(self) -> str:

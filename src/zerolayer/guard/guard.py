@@ -40,6 +40,7 @@ from zerolayer.model.engine import Generation, chunk_of
 from zerolayer.wire.schema import Request, Sampling, Tier
 
 _NO_SLOT: Final = Grant(-1, 0)
+_NS_PER_MS: Final = 1_000_000
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
@@ -47,9 +48,13 @@ LONG_TEXT_BYTES = 4096
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """What the headers of a request say: its limits, the age of its input, and who asks."""
+    """What the headers of a request say: its limits, the age of its input, and who asks.
+
+    ``left`` is what is left of the limits when the request is decided.
+    """
 
     limits: Limits
+    left: Limits
     stamps: Stamps
     verdict: Verdict
     asker: Asker
@@ -144,9 +149,12 @@ class Guard:
         credential: Name,
         body: bytes,
         wall_ms: int,
+        passed_ns: int = 0,
         identity: Identity = ANYONE,
     ) -> Arrival:
         """Read what the headers say and check the input's age. ``wall_ms`` is the wall clock in Unix milliseconds.
+
+        ``passed_ns`` is the time since the request's first byte.
 
         Raises ``InvalidRequest`` 400, ``DeadlineExpired`` 422, ``StaleInput`` 409.
         """
@@ -156,7 +164,8 @@ class Guard:
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
         key = (request.route, sha256(body))  # the same in another process
         verdict = self.freshness.judge(stamps, wall_ms)
-        return Arrival(limits, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
+        left = limits.after(passed_ns + verdict.wait_ms * _NS_PER_MS)
+        return Arrival(limits, left, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 
     def reserve(self, request: Request, arrival: Arrival) -> Reservation | Held:
         """Claim budgets and a slot on the upper bound of the length. Costs the same whatever the text; never tokenises.
@@ -167,7 +176,7 @@ class Guard:
         text_bytes, lower, size = self._admissible(request, arrival.identity)
         slot_tokens = self.reader.shape.slot_tokens
         upper = min(size, slot_tokens)
-        tokens = self._wanted(request, arrival.limits, lower)
+        tokens = self._wanted(request, arrival.left, lower)
         identity, answers = arrival.identity, request.answers
         fits, scored = min(tokens, slot_tokens), is_scored(request)
         least = promised = most = self.work(upper, fits, scored=scored)
@@ -176,7 +185,7 @@ class Guard:
             bound = self._share.bound(size, upper)
             if bound < upper:
                 promised = self.work(max(lower, bound), fits, scored=scored)
-        wish = Wish(most, least, promised, arrival.limits, min(request.tier, identity.tier), arrival.key)
+        wish = Wish(most, least, promised, arrival.left, min(request.tier, identity.tier), arrival.key)
         smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
         hold = self.budgets.reserve(identity, smallest, largest)
         try:
@@ -212,8 +221,8 @@ class Guard:
         """
         _, lower, upper = self._admissible(request, arrival.identity)
         least, most = self.work(lower, 1), self.work(upper, 1)
-        wish = Wish(most, least, most, arrival.limits, Tier.FLEX, arrival.key)
-        self.drafts.claim(arrival.limits.end_ns)
+        wish = Wish(most, least, most, arrival.left, Tier.FLEX, arrival.key)
+        self.drafts.claim(arrival.left.end_ns)
         try:
             hold = self.budgets.reserve(arrival.identity, self._size(least, lower), self._size(most, upper))
         except BaseException:

@@ -73,7 +73,7 @@ class StepClock:
 
     @property
     def step_began_ns(self) -> int:
-        """When the running step began, until its report is delivered; 0 between steps. Any thread."""
+        """When the running step began, or, between two, when the last one ended; 0 without work. Any thread."""
         return self._step_began_ns
 
     @property
@@ -151,6 +151,7 @@ class StepClock:
         while True:
             block = not self._programs and not self._cancelled and self._draft is None
             if block:
+                self._step_began_ns = 0
                 self._tell()
             self._empty_mailbox(block=block)
             if self._stopping:
@@ -160,7 +161,7 @@ class StepClock:
             self._open_draft()
             if self._programs:
                 self._step()
-                self._step_began_ns = 0
+                self._step_began_ns = self._clock_ns()
             elif self._cancelled:
                 now = self._clock_ns()
                 self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
@@ -256,6 +257,7 @@ class StepClock:
             self._cancelled.append(self._service_slot)
 
     def _open(self, letter: Admit) -> None:
+        self._step_began_ns = self._step_began_ns or self._clock_ns()
         try:
             self._engine.open(letter.slot, letter.generation)
         except EngineFailed as failure:  # one request's fault, if any: the others go on
@@ -282,6 +284,8 @@ class StepClock:
         bell = self._tell(stepping=True)
         if bell >= 0:
             plan = StepPlan(plan.decode, plan.prefill_slot, plan.prefill_tokens, bell)
+        if self.cores is not None:
+            self._step_began_ns = 0  # to wait for a turn is no work
         with self.cores or ALONE:
             started = self._step_began_ns = self._clock_ns()
             try:

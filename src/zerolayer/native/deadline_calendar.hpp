@@ -230,7 +230,15 @@ class Calendar {
 
   // A step is done, or several at once; the last one carried a chunk of `prefill_slot`, or -1.
   void on_step(int prefill_slot, Ns ended_ns, int64_t steps) {
-    if (occupants_.on_step(prefill_slot, ended_ns, steps)) read(prefill_slot);
+    if (!occupants_.on_step(prefill_slot, ended_ns, steps)) return;
+    read(prefill_slot);
+    agenda_.bind(prefill_slot);
+  }
+
+  // What runs there has so many steps left, in a calendar that is made for what runs already.
+  void set_left(int slot, int64_t steps) {
+    occupants_.set_left(slot, steps);
+    agenda_.bind(slot);
   }
 
   // The first `tokens` of a slot's prompt were attached, not computed.

@@ -45,7 +45,7 @@ class Occupants {
     if (!waits_[slot]) throw std::out_of_range("this slot is not claimed");
     forget_claim(slot);
     const Left was = left_[slot];
-    left_[slot] = {work.chunks, work.chunk_ns, work.full_ns};
+    left_[slot] = {work.chunks, work.chunk_ns, work.full_ns, work.later_steps()};
     pending_steps += work.chunks - was.chunks;
     pending_ns += work.chunk_ns - was.chunk_ns;
     int64_t behind = 0;
@@ -53,6 +53,9 @@ class Occupants {
     done[slot] = steps + kJoinSteps + pending_steps - behind + work.later_steps();
     return claimed_[slot];
   }
+
+  // What runs there has so many steps left, in a calendar that is made for what runs already.
+  void set_left(int slot, int64_t count) { done[slot] = steps + count; }
 
   // What runs there is cancelled: it is gone at the next border.
   void ending(int slot) {
@@ -93,7 +96,10 @@ class Occupants {
     left.chunk_ns -= spent;
     pending_steps--;
     pending_ns -= spent;
-    return left.chunks == 0;
+    if (left.chunks) return false;
+    // Its first token is there and each step brings the next one: it has joined, with none of the steps that this might have taken.
+    done[prefill_slot] = std::min(done[prefill_slot], steps + left.later_steps);
+    return true;
   }
 
   // Steps until what runs there is done, at most.
@@ -123,6 +129,7 @@ class Occupants {
   struct Left {
     int64_t chunks = 0;
     Ns chunk_ns = 0, full_ns = 0;  // what they add, and what a full one adds
+    int64_t later_steps = 0;       // after the last of them
   };
 
   void forget_claim(int slot) {

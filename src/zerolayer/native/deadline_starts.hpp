@@ -43,7 +43,8 @@ class Starts {
     // When it must begin, however long its client may be held; chunks that wait now are in nobody's spare.
     const Ns begun_ns = terms.patience_ns - booking->need_ns - waiting_ns(prices);
     if (bound > begun_ns) return nullptr;
-    booking->start_ns = std::max(booking->start_ns + (gap ? booking->typical_ns * kGap / 8 : 0), bound - longest);
+    const Ns left = gap ? booking->typical_ns * kGap / 8 + kJoinSteps * prices.step_ns : 0;  // whoever comes joins first
+    booking->start_ns = std::max(booking->start_ns + left, bound - longest);
     booking->strict = terms.per_token_ns < prices.stall_ns;
     const Ns last = std::min(at.now_ns + horizon_ns_, begun_ns);
     for (int round = 0; round < kRounds; round++) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "front_growth.hpp"
 #include "front_sends.hpp"
 
 namespace nb = nanobind;
@@ -10,7 +11,7 @@ namespace nb = nanobind;
 namespace {
 
 // (place, bytes sent) of each piece that was not sent as a whole.
-nb::list send_each(nb::list descriptors, nb::list pieces) {
+nb::list send_each(nb::list descriptors, nb::list pieces, bool let_go) {
   const size_t count = pieces.size();
   if (descriptors.size() != count) throw nb::value_error("as many descriptors as pieces");
   std::vector<nb::bytes> held;  // whoever else runs meanwhile may change the lists
@@ -24,8 +25,10 @@ nb::list send_each(nb::list descriptors, nb::list pieces) {
     held.push_back(data);
     sends.push_back({descriptor, data.c_str(), data.size()});
   }
-  {
+  if (let_go) {
     nb::gil_scoped_release others;
+    zl::send_each(sends.data(), count);
+  } else {
     zl::send_each(sends.data(), count);
   }
   nb::list left;
@@ -36,4 +39,7 @@ nb::list send_each(nb::list descriptors, nb::list pieces) {
 
 }  // namespace
 
-NB_MODULE(_native, m) { m.def("send_each", &send_each); }
+NB_MODULE(_native, m) {
+  m.def("send_each", &send_each, nb::arg(), nb::arg(), nb::arg() = true);
+  nb::class_<zl::Growth>(m, "Growth", nb::is_final()).def(nb::init<nb::dict>()).def("grow", &zl::Growth::grow);
+}

@@ -38,7 +38,7 @@ class SimulatedEngine {
  protected:
   SimulatedEngine(const Engine& engine, Column chunks, Column tokens)
       : engine_(engine), prices_(engine.prices), chunk_ns_(engine.chunk_ns), decode_(engine.decode_ns), extra_(engine.mixed_ns - engine.decode_ns),
-        chunks_(std::move(chunks)), tokens_(std::move(tokens)), bound_(engine.slots), due_(engine.slots, kNever), chunk_end_(engine.slots) {
+        chunks_(std::move(chunks)), tokens_(std::move(tokens)), bound_(engine.slots), done_(engine.slots), due_(engine.slots, kNever), chunk_end_(engine.slots) {
     if (engine.slots < 1 || decode_ < 1 || extra_ < 0) throw std::invalid_argument("a node has slots, and its steps take time");
     for (int slot = engine.slots; slot-- > 0;) free_.push_back(slot);
   }
@@ -96,6 +96,7 @@ class SimulatedEngine {
     const int64_t done = chunk_end_[slot] + tokens;
     last_ = std::max(last_, done);
     bound_[slot] = steps_ + kJoinSteps + pending_ + tokens;
+    done_[slot] = done;
     due_[slot] = due;
     running_.push_back({done, slot, request, at, due});
     std::push_heap(running_.begin(), running_.end());
@@ -111,13 +112,16 @@ class SimulatedEngine {
     return each;
   }
 
+  // The step with which a slot is done, as far as the server knows: exactly, once its prompt is read.
+  int64_t latest(int slot) const { return steps_ < chunk_end_[slot] ? bound_[slot] : done_[slot]; }
+
   // How much later everybody's bound could be.
   Ns least_slack() const {
     const Ns base = border_ + prices_.reserve_ns, pending = pending_ * chunk_ns_;
     Ns least = kNever;
     for (size_t slot = 0; slot < bound_.size(); slot++) {
       if (!bound_[slot]) continue;
-      const int64_t left = bound_[slot] - steps_;
+      const int64_t left = latest(int(slot)) - steps_;
       least = std::min(least, due_[slot] - base - left * prices_.step_ns - std::min(pending, left * chunk_ns_));
     }
     return least;
@@ -135,7 +139,8 @@ class SimulatedEngine {
   Ns border_ = 0;
   int64_t lead_ = 0, pending_ = 0, last_ = 0;
   std::vector<Running> running_;    // a heap
-  std::vector<int64_t> bound_;      // by slot: the step with which it is done at the latest, 0 = free
+  std::vector<int64_t> bound_;      // by slot: the step with which it is done at the latest when its prompt is not read, 0 = free
+  std::vector<int64_t> done_;       // by slot: the step with which it is done
   std::vector<Ns> due_;
   std::vector<int64_t> chunk_end_;  // the step with which its prompt is read
 };

@@ -254,12 +254,9 @@ class SimulatedNode : public SimulatedEngine {
     for (const Running& each : running_) {
       left[each.slot] = std::clamp<int64_t>(chunk_end_[each.slot] - steps_ - lead_, 0, (*chunks_)[each.request]);
     }
-    const int64_t shift = kJoinSteps + pending_ + 1;  // steps that are run before the present is reached
     std::vector<Work> works;
-    int64_t waiting = 0;
     for (int slot = 0; slot < engine_.slots; slot++) {
-      waiting += left[slot];
-      works.push_back({left[slot], 0, 0, bound_[slot] ? bound_[slot] - steps_ + shift - kJoinSteps - waiting + 1 : 1});
+      works.push_back({left[slot], 0, 0, bound_[slot] ? done_[slot] - chunk_end_[slot] + 1 : 1});
       const Terms terms{now_, kAny, kAny, kAny, bound_[slot] ? due_[slot] : kNever, false};
       if (calendar_->claim(works[slot], terms, now_) != slot) throw std::logic_error("what runs does not fit its own calendar");
       if (left[slot]) order_.emplace_back(slot, left[slot]);
@@ -270,7 +267,10 @@ class SimulatedNode : public SimulatedEngine {
     }
     std::sort(order_.begin(), order_.end(), [&](const auto& one, const auto& other) { return chunk_end_[one.first] < chunk_end_[other.first]; });
     calendar_->prices = prices_;
-    for (int64_t count = 0; count < shift; count++) calendar_->on_step(-1, border_, 1);
+    calendar_->on_step(-1, border_, 1);
+    for (int slot = 0; slot < engine_.slots; slot++) {
+      if (bound_[slot]) calendar_->set_left(slot, latest(slot) - steps_);
+    }
     for (int slot : free_) calendar_->release(slot);
   }
 

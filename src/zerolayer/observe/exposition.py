@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+_HEAD: Final = 2  # lines that stand before a metric's samples: HELP and TYPE
 
 
 class Histogram:
@@ -89,6 +92,25 @@ def family(
     yield from head(name, kind, about)
     for key, value in values:
         yield f'{name}{{{labels},{label}="{escape(key)}"}} {value!r}'
+
+
+def merged(pages: Sequence[Iterable[str]]) -> Iterator[str]:
+    """Several pages of the same metrics, in the same order, as one: all samples of a metric stand together."""
+    for same in zip(*map(_metrics, pages), strict=True):
+        yield from same[0][:_HEAD]
+        for metric in same:
+            yield from metric[_HEAD:]
+
+
+def _metrics(lines: Iterable[str]) -> Iterator[list[str]]:
+    """A page metric by metric: what ``head`` gives, and the samples."""
+    metric: list[str] = []
+    for line in lines:
+        if line.startswith("# HELP ") and metric:
+            yield metric
+            metric = []
+        metric.append(line)
+    yield metric
 
 
 def escape(value: str) -> str:

@@ -21,15 +21,20 @@ class GlueMeter:
         """A request's first byte was read."""
         if self._in_flight == 0:
             # A request that starts where another ended may carry a first byte read before that end.
-            self._opened_ns = max(now_ns, self._closed_ns)
+            self._opened_ns = now_ns
+            if now_ns < self._closed_ns:
+                self._opened_ns = self._closed_ns
         self._in_flight += 1
 
     def leave(self, now_ns: int) -> None:
         """A request's last byte was written, or it is gone."""
         self._in_flight -= 1
         if self._in_flight == 0:
-            self._closed_ns = max(now_ns, self._opened_ns)
-            self._busy_ns += self._closed_ns - self._opened_ns
+            opened_ns = self._opened_ns
+            if now_ns < opened_ns:
+                now_ns = opened_ns
+            self._closed_ns = now_ns
+            self._busy_ns += now_ns - opened_ns
 
     def step(self, started_ns: int, ended_ns: int) -> None:
         """A step ran; only the part inside the open (or just closed) busy window counts."""

@@ -83,7 +83,13 @@ class Promises:
         for name, about, histogram in (
             ("deadline_slack_seconds", "Time between end and deadline.", self._slack),
             ("booking_lateness_seconds", "From the booked start to the client's arrival.", self._lateness),
-            ("refusal_seconds", "First byte of a request to its refusal for lack of slots.", self._refusals),
         ):
             yield from head(f"zerolayer:{name}", "histogram", about)
             yield from histogram.lines(f"zerolayer:{name}", labels)
+
+    def refusal_lines(self, labels: str) -> Iterator[str]:
+        """The same of refusals, which are the service's, whatever model is served."""
+        yield from head(
+            "zerolayer:refusal_seconds", "histogram", "First byte of a request to its refusal for lack of slots."
+        )
+        yield from self._refusals.lines("zerolayer:refusal_seconds", labels)

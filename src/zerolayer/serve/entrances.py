@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from zerolayer.contract import Contract
-from zerolayer.front.connection import Router
 from zerolayer.front.door import door, over_limit
+from zerolayer.front.exchange import Router
 from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
 from zerolayer.front.site import Peer, Site
 from zerolayer.front.tls import Tls, TlsFiles

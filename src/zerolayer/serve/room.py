@@ -208,7 +208,8 @@ def build_room(
     """Everything around a loaded model; ``meter`` counts its slots, ``cost`` are its prices. Nothing runs yet."""
     info, clock_ns = loaded.engine.describe(), house.clock_ns
     cost = cost or CostTable(slots=info.slots, chunk_tokens=info.chunk_tokens)
-    admission = build_admission(contract, info.slots, cost, clock_ns, house.metrics.promises)
+    answered = house.metrics.of(loaded.name)
+    admission = build_admission(contract, info.slots, cost, clock_ns, answered.promises)
     programs = Programs([Named.of(program) for program in contract.program])
     heartbeat = Heartbeat(programs, range(1, 17), _BEAT_NS)
     engine = loaded.engine
@@ -218,7 +219,7 @@ def build_room(
     steps = StepClock(loaded.engine, reports.put, clock_ns, None, programs, heartbeat, recorder, reports.bell)
     guard = build_guard(contract, loaded, admission, cost, house.budgets)
     charges = Charges(meter, cost.chunk_share)
-    dispatcher = Dispatcher(admission.calendar, steps, house.metrics, house.glue, charges, admission.drafts)
+    dispatcher = Dispatcher(admission.calendar, steps, answered, house.glue, charges, admission.drafts)
     supervisor = Supervisor(guard, dispatcher, steps, heartbeat, watchdog or Watchdog(cost.mixed_bound_ns), recorder)
     held = HeldClients(guard, clock_ns, house.loop)
     pace = Pace(guard, dispatcher, held, house.site.turns, house.loop, clock_ns)

@@ -134,7 +134,7 @@ class Server:
         """``new`` answers from now on, and everything that says what is served says so; what runs stays where it is."""
         self.rooms.swap(new)
         self._tell_name()
-        self.metrics.serve(new.name)
+        self.metrics.serve(new.name, new.dispatcher.metrics)
         self.records.books.serve(new.name)
         self.live.serve(self._viewing.service())
         self.measuring.look()

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final
 
 from zerolayer.errors import (
+    HELP,
     BeyondHorizon,
     BodyTooLarge,
     BudgetSpent,
@@ -20,6 +21,7 @@ from zerolayer.errors import (
     UnknownMethod,
     ZerolayerError,
 )
+from zerolayer.wire._native import joined
 
 Header = tuple[bytes, bytes]
 
@@ -37,6 +39,7 @@ _UNIT_NS: Final = {
     b"u": 1000,
     b"n": 1,
 }
+_ALONE: Final = (b"", b"")
 _NOT_PLAIN: Final = re.compile(rb"[^\x20-\x24\x26-\x7e]")
 _ONE: Final = "this method takes exactly one message"
 PARTIAL: Final = "the call ends within a message"
@@ -130,21 +133,24 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
         (b"zl-help", error.help.encode("ascii")),
     )
     if isinstance(error, Unavailable):
-        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
+        peers = ((b"zl-peers", ",".join(error.peers).encode("ascii")),) if error.peers else ()
+        return (*trailers, *peers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
     if isinstance(error, (BeyondHorizon, BudgetSpent)):
         return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
     return trailers
 
 
 def _later_trailers(error: RetryLater) -> tuple[Header, ...]:
-    ms = b"%d" % error.retry_after_ms
-    parts, status, about = _later_parts(error.template, error.grpc_code, error.help)
-    trailers = (status, (b"grpc-message", ms.join(parts)), about, (b"grpc-retry-pushback-ms", ms))
-    return trailers if error.ticket is None else (*trailers, (b"zl-ticket", error.ticket.encode("ascii")))
+    number = error.retry_after_ms
+    parts, status, about = _later_parts(error.template, error.grpc_code, error.code)
+    message, pushback = (b"grpc-message", joined(parts, number)), (b"grpc-retry-pushback-ms", joined(_ALONE, number))
+    if error.ticket is None:
+        return status, message, about, pushback
+    return status, message, about, pushback, (b"zl-ticket", error.ticket.encode("ascii"))
 
 
 @lru_cache(64)
-def _later_parts(template: str, code: int, about: str) -> tuple[list[bytes], Header, Header]:
+def _later_parts(template: str, grpc_code: int, code: str) -> tuple[tuple[bytes, ...], Header, Header]:
     """What refusals of one kind have in common; the message in the parts between which the milliseconds stand."""
-    parts = percent_encoded(template).split(b"{ms}")
-    return parts, (b"grpc-status", b"%d" % code), (b"zl-help", about.encode("ascii"))
+    parts = tuple(percent_encoded(template).split(b"{ms}"))
+    return parts, (b"grpc-status", b"%d" % grpc_code), (b"zl-help", (HELP + code).encode("ascii"))

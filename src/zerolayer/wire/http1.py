@@ -93,6 +93,9 @@ class Http1Protocol:
         self._heads: dict[bytes, Head] = {}  # that came before: most clients send the same one each time
         self._habits = Habits()  # or the same one but for some values
         self._memory = memory or HeadMemory()
+        self._last_raw = b""  # the last head that was found there
+        self._usual: Head | None = None  # the last head that came again, of these bytes
+        self._usual_raw = b"\0"  # which no head begins with
         self._contributions = OF_ONE_CONNECTION  # that are left
         self._body = bytearray()  # decoded chunks
         self._left = 0  # bytes of the body, or of the chunk, that are still to come
@@ -110,9 +113,16 @@ class Http1Protocol:
         """
         if self._state is not _HEAD or self._buffer:
             return None
-        end = data.find(b"\r\n\r\n") + 4
-        raw = data[:end]
-        head = self._heads.get(raw) or (self._known(raw) if end <= self._head_bytes else None)
+        head, raw = self._usual, self._usual_raw
+        if data.startswith(raw):
+            end = len(raw)
+        else:
+            end = data.find(b"\r\n\r\n") + 4
+            raw = data[:end]
+            known = self._heads.get(raw)
+            if known is not None:
+                self._usual, self._usual_raw = known, raw
+            head = known or (self._known(raw) if end <= self._head_bytes else None)
         if head is None or head.content_length != len(data) - end or not head.keep_alive:
             return None
         if head.content_length > self._body_bytes:
@@ -187,8 +197,10 @@ class Http1Protocol:
         head = self._habits.head(raw)
         if head is None:
             head = self._memory.head(raw)
-            if head is not None and head.like is None:
-                remember(self._heads, raw, head, _HEADS)
+            if head is not None:
+                if head.like is None or raw == self._last_raw:
+                    remember(self._heads, raw, head, _HEADS)
+                self._last_raw = raw
         return head
 
     def _find_end(self) -> int:

@@ -10,17 +10,17 @@ from functools import lru_cache
 from http import HTTPStatus
 
 from zerolayer.errors import RetryLater, Unavailable
+from zerolayer.wire._native import Http1Replies, http1_when
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {529: "Overloaded"}  # Anthropic's own
 _STATUS_LINES = {status: f"HTTP/1.1 {status} {phrase}\r\n".encode() for status, phrase in _PHRASES.items()}
-_LENGTHS = tuple(b"content-length: %d\r\n" % size for size in range(2048))  # nearly every complete reply
 _SIZE_LINES = tuple(b"%x\r\n" % size for size in range(2048))  # nearly every chunk of a token stream
-_WHEN = b"retry-after-ms: %d\r\nretry-after: %d\r\nx-should-retry: true\r\n"
-_TICKET_AND_WHEN = b"x-zl-ticket: %b\r\n" + _WHEN
-_WITHOUT_BODY = frozenset({204, 304})
+
+render = Http1Replies(_STATUS_LINES).render
+"""A complete reply: status, rendered headers, headers, body, whether the connection lives on, and whether HEAD asks."""
 
 
 def response(
@@ -37,15 +37,7 @@ def response(
     ``common`` are headers that were rendered before, by ``header``. Raises ValueError when one of ``headers`` holds a
     line break, whoever wrote it.
     """
-    size = len(body)
-    if status in _WITHOUT_BODY:
-        length = body = b""
-    else:
-        length = _LENGTHS[size] if size < len(_LENGTHS) else b"content-length: %d\r\n" % size
-    connection = b"" if keep_alive else b"connection: close\r\n"
-    if head_only:
-        body = b""
-    return b"".join((_STATUS_LINES[status], common, _header_lines(headers), length, connection, b"\r\n", body))
+    return render(status, common, tuple(headers), body, keep_alive, head_only)
 
 
 def stream_head(
@@ -92,12 +84,7 @@ def later_lines(error: RetryLater) -> bytes:
 
     Raises ValueError when the ticket holds a line break.
     """
-    ms, ticket = error.retry_after_ms, error.ticket
-    if ticket is None:
-        return _WHEN % (ms, -(-ms // 1000))
-    if not ticket.isprintable():
-        raise ValueError("a ticket must not hold a line break")
-    return _TICKET_AND_WHEN % (ticket.encode("ascii"), ms, -(-ms // 1000))
+    return http1_when(error.retry_after_ms, error.ticket or "")
 
 
 def _new_header(name: bytes, value: bytes) -> bytes:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from zerolayer.errors import HeadersTooLarge
+from zerolayer.wire._native import http2_reply, whole_request
 from zerolayer.wire.http2_control import Control
 from zerolayer.wire.http2_events import Closed, Event, Opened
 from zerolayer.wire.http2_frames import (
@@ -42,8 +43,9 @@ from zerolayer.wire.http2_frames import (
 )
 from zerolayer.wire.http2_head import HeadDecoder, MalformedHead
 from zerolayer.wire.http2_limits import SMALL_DATA_BYTES, Http2Limits, Toll, Tolls
-from zerolayer.wire.http2_reply import reply_block, trailer_block
-from zerolayer.wire.http2_stream import State, Step
+from zerolayer.wire.http2_reply import reply_block, status_field, trailer_block
+from zerolayer.wire.http2_sending import Sender
+from zerolayer.wire.http2_stream import State, Step, Stream
 from zerolayer.wire.http2_streams import Streams
 
 __all__ = ["Code", "Http2Limits", "Http2Protocol"]
@@ -141,9 +143,17 @@ class Http2Protocol:
     ) -> None:
         """A complete reply; ``common`` as in ``http2_reply``."""
         stream = self._streams.open.get(stream_id)
-        if stream is not None:
-            block = reply_block(status, headers, common)
-            self._sender.reply(stream, block, body, trailer_block(tuple(trailers)) if trailers else b"")
+        if stream is None:
+            return
+        sender, ending = self._sender, trailer_block(tuple(trailers)) if trailers else b""
+        if sender.takes(stream, len(body)):
+            frames = http2_reply(stream_id, status_field(status), common, tuple(headers), body, ending)
+            if frames is not None:
+                sender.whole(stream, frames, len(body))
+                return
+        sender.head(stream, reply_block(status, headers, common), ended=not (body or ending))
+        if body or ending:
+            sender.data(stream, body, ending)
 
     def open_reply(self, stream_id: int, status: int, headers: Fields, common: bytes = b"") -> None:
         """The head of a reply whose body follows in pieces."""
@@ -162,6 +172,11 @@ class Http2Protocol:
                 return False
         self._sender.piece(stream, data)
         return True
+
+    def sending(self, stream_id: int) -> tuple[Sender, Stream] | None:
+        """For whoever collects the pieces of many streams at once: what ``send`` adds to, while the stream is open."""
+        stream = self._streams.open.get(stream_id)
+        return None if stream is None else (self._sender, stream)
 
     def end(self, stream_id: int, data: bytes, trailers: Fields = ()) -> None:
         """The last piece."""
@@ -212,6 +227,10 @@ class Http2Protocol:
         self._wanted = HEADER_BYTES
         unpack = FRAME_HEADER.unpack_from
         while size - at >= HEADER_BYTES:
+            whole = whole_request(data, at)
+            if whole is not None and self._takes_whole(*whole[:3]):
+                at = whole[3]
+                continue
             high, low, kind, flags, stream_id = unpack(data, at)
             length = high << 8 | low
             if length > FRAME_BYTES:
@@ -238,6 +257,23 @@ class Http2Protocol:
             self.frames += 1
         if at < size:
             self._buffer += data[at:]
+
+    def _takes_whole(self, stream_id: int, block: bytes, body: bytes) -> bool:
+        """Nearly every request: all of it is there, its head is like one before, and nothing is wrong with it.
+
+        False for everything else; nothing was taken then.
+        """
+        streams, limits = self._streams, self._limits
+        if self._block is not None or self._draining or not self._begun:
+            return False
+        if stream_id <= streams.last_id or len(streams.open) >= limits.streams:
+            return False
+        head, size = self._decoder.known(block), len(body)
+        if head is None or size > limits.body_bytes or size > streams.room or head.content_length not in (None, size):
+            return False
+        streams.add_whole(stream_id, head, body)
+        self.frames += 2 if body else 1
+        return True
 
     def _must_come_next(self, kind: int, flags: int, stream_id: int) -> None:
         """A connection begins with SETTINGS, and a head that has begun goes on."""

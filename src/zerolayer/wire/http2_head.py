@@ -54,6 +54,16 @@ class HeadDecoder:
         """
         return self._heads.get(block) or self._decoded_head(block)
 
+    def known(self, block: bytes) -> Head | None:
+        """The same, if a head like it came before. None for everything else; nothing was decoded then."""
+        head = self._heads.get(block)
+        if head is None:
+            try:
+                head = self._habits.head(block)
+            except ConnectionFault:
+                return None
+        return head
+
     def trailers(self, block: bytes) -> None:
         """Check the fields after a body and drop them: nothing may be decided there. Raises as ``request``."""
         parts, stateless = self._split(block)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from zerolayer.errors import RetryLater
+from zerolayer.wire._native import http2_when
 
 _STATUS: Final = {200: b"\x88", 204: b"\x89", 206: b"\x8a", 304: b"\x8b", 400: b"\x8c", 404: b"\x8d", 500: b"\x8e"}
 _STATUS_NAME: Final = b"\x08\x03"  # the name of entry 8 of the static table, and a value of three bytes
@@ -20,14 +21,22 @@ def reply_block(status: int, headers: Iterable[tuple[bytes, bytes]], common: byt
 
     Names are lower-case. Raises ValueError when a header holds a line break.
     """
-    return (_STATUS.get(status) or _STATUS_NAME + b"%03d" % status) + common + header_block(headers)
+    return status_field(status) + common + header_block(headers)
+
+
+def status_field(status: int) -> bytes:
+    """``:status``."""
+    return _STATUS.get(status) or _STATUS_NAME + b"%03d" % status
 
 
 def later_block(error: RetryLater) -> bytes:
     """When to come back, and the slot that is kept until then, as ``http1_reply.later_lines``. Raises as that."""
-    ms, ticket = error.retry_after_ms, error.ticket
-    when = _new_header(b"retry-after-ms", b"%d" % ms) + header(b"retry-after", b"%d" % -(-ms // 1000)) + _SHOULD_RETRY
-    return when if ticket is None else _new_header(b"x-zl-ticket", ticket.encode("ascii")) + when
+    return http2_when(error.retry_after_ms, error.ticket or "")
+
+
+def length_field(size: int) -> bytes:
+    """``content-length``."""
+    return _LENGTHS[size] if size < len(_LENGTHS) else _new_header(b"content-length", b"%d" % size)
 
 
 def _new_header(name: bytes, value: bytes) -> bytes:
@@ -64,4 +73,4 @@ def _length(size: int) -> bytes:
     return bytes(rest)
 
 
-_SHOULD_RETRY: Final = header(b"x-should-retry", b"true")
+_LENGTHS: Final = tuple(_new_header(b"content-length", b"%d" % size) for size in range(1024))  # most complete replies

@@ -30,9 +30,13 @@ class Sender:
     While ``held`` is set no DATA leaves: the socket takes nothing, and a window is no reason to buffer in its place.
     """
 
+    __slots__ = (
+        "_on_end", "blocked", "held", "initial_window", "out", "out_bytes", "pending_bytes", "window",
+    )  # fmt: skip
+
     def __init__(self, on_end: Callable[[Stream], None]) -> None:
         self._on_end = on_end
-        self._out: list[bytes | memoryview] = []
+        self.out: list[bytes | memoryview] = []
         self.out_bytes = 0
         self.window = WINDOW
         self.initial_window = WINDOW
@@ -42,14 +46,14 @@ class Sender:
 
     def take(self) -> bytes:
         """What must be written now."""
-        data = b"".join(self._out)
-        self._out.clear()
+        data = b"".join(self.out)
+        self.out.clear()
         self.out_bytes = 0
         return data
 
     def control(self, data: bytes) -> None:
         """A frame that no window governs."""
-        self._out.append(data)
+        self.out.append(data)
         self.out_bytes += len(data)
 
     def head(self, stream: Stream, block: bytes, *, ended: bool) -> None:
@@ -58,23 +62,16 @@ class Sender:
         if ended:
             self._on_end(stream)
 
-    def reply(self, stream: Stream, block: bytes, body: bytes, trailers: bytes) -> None:
-        """A complete reply; ``trailers`` is a block, or empty."""
-        size = len(body)
-        if size > stream.window or size > self.window or size > FRAME_BYTES or len(block) > FRAME_BYTES or self.held:
-            self.head(stream, block, ended=not (body or trailers))
-            if body or trailers:
-                self.data(stream, body, trailers)
-            return
+    def takes(self, stream: Stream, size: int) -> bool:
+        """Whether a body of so many bytes may leave now, in one frame."""
+        return size <= stream.window and size <= self.window and size <= FRAME_BYTES and not self.held
+
+    def whole(self, stream: Stream, frames: bytes, size: int) -> None:
+        """All frames of a reply whose body, of ``size`` bytes, is taken."""
         self.window -= size
         stream.sent_bytes += size
-        head_only = not (body or trailers)
-        frames = head_frames(stream.id, block, ended=head_only)
-        if body:
-            frames += data_header(size, 0 if trailers else END_STREAM, stream.id) + body
-        if trailers:
-            frames += head_frames(stream.id, trailers, ended=True)
-        self.control(frames)
+        self.out.append(frames)
+        self.out_bytes += len(frames)
         self._on_end(stream)
 
     def piece(self, stream: Stream, data: bytes) -> None:
@@ -87,7 +84,7 @@ class Sender:
         self.window -= size
         stream.sent_bytes += size
         self.out_bytes += size
-        self._out += (_PACK(size >> 8, size & 0xFF, 0, 0, stream.id), data)
+        self.out += (_PACK(size >> 8, size & 0xFF, 0, 0, stream.id), data)
 
     def data(self, stream: Stream, data: bytes, ending: bytes | None) -> None:
         """A piece of a reply. ``ending`` ends it: with trailers, or with END_STREAM when empty."""
@@ -97,7 +94,7 @@ class Sender:
             self.window -= size
             last = END_STREAM if ending == b"" else 0
             if size or last:
-                self._out += (data_header(size, last, stream.id), data)
+                self.out += (data_header(size, last, stream.id), data)
                 self.out_bytes += size
                 stream.sent_bytes += size
             if ending is not None:
@@ -169,7 +166,7 @@ class Sender:
             self.pending_bytes -= size
             stream.sent_bytes += size
             last = END_STREAM if not pending and stream.ending == b"" else 0
-            self._out += (frame_header(size, Kind.DATA, last, stream.id), piece)
+            self.out += (frame_header(size, Kind.DATA, last, stream.id), piece)
             self.out_bytes += size
         elif stream.ending == b"":
             self.control(frame_header(0, Kind.DATA, END_STREAM, stream.id))

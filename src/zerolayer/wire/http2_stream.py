@@ -39,7 +39,7 @@ NEXT: Final[Mapping[tuple[State, Step], State]] = {
     (State.HALF_CLOSED_REMOTE, Step.RESET): State.CLOSED,
 }
 
-
+COMPLETE: Final = NEXT[OPEN, END_RECEIVED]
 _FROM: Final = {state: {step: after for (before, step), after in NEXT.items() if before is state} for state in State}
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from zerolayer.errors import BodyTooLarge, ZerolayerError
-from zerolayer.wire.http2_events import Chunk, Event, Gone, Message, Refused
+from zerolayer.wire.http1_head import Head
+from zerolayer.wire.http2_events import Chunk, Event, Gone, Message, Opened, Refused
 from zerolayer.wire.http2_frames import LARGEST_WINDOW, Code, ConnectionFault, StreamFault, rst_stream, window_update
 from zerolayer.wire.http2_limits import Http2Limits
 from zerolayer.wire.http2_sending import Sender
-from zerolayer.wire.http2_stream import END_RECEIVED, END_SENT, OPEN, Step, Stream
+from zerolayer.wire.http2_stream import COMPLETE, END_RECEIVED, END_SENT, OPEN, Step, Stream
 
 _PREFIX_BYTES: Final = 64  # of a body beside what its own limit counts: the prefix of a gRPC message
 _FORGOTTEN: Final = 256  # streams ended before their request was complete, whose late frames are still dropped
@@ -48,6 +49,18 @@ class Streams:
         """A new stream whose request has ``declared`` bytes of body, if it said so."""
         self.open[stream_id] = stream = Stream(stream_id, self.sender.initial_window, self.first_room, declared)
         return stream
+
+    def add_whole(self, stream_id: int, head: Head, body: bytes) -> None:
+        """A new stream whose request is complete and breaks no limit, and both its events."""
+        size = len(body)
+        self.last_id = stream_id
+        self.room -= size
+        self._return_room(size)
+        stream = Stream(stream_id, self.sender.initial_window, self.first_room - size, head.content_length)
+        stream.received = size
+        stream.state = COMPLETE
+        self.open[stream_id] = stream
+        self._events += (Opened(stream_id, head), Message(stream_id, body))
 
     def must_exist(self, stream_id: int) -> None:
         """A frame for a stream that never was is a fault of the connection."""

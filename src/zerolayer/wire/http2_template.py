@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from zerolayer.wire.head_template import Template, holes
+from zerolayer.wire._native import Template
+from zerolayer.wire.head_template import are_holes
 from zerolayer.wire.http1_head import Head
-from zerolayer.wire.http2_fields import FIELD_OVERHEAD, PSEUDO, VALUE, Field, list_size, value_start
+from zerolayer.wire.http2_fields import FIELD_OVERHEAD, PSEUDO, Field, list_size, value_start
 from zerolayer.wire.http2_frames import Code, ConnectionFault
-from zerolayer.wire.http2_huffman import BadHuffman, decode_huffman
+from zerolayer.wire.http2_huffman import HUFFMAN
 
 _TEMPLATES: Final = 4  # that a connection remembers, the newest first
 _LONGEST: Final = 0x7F  # a string from here on has a longer length, and goes to the decoder
@@ -35,10 +36,12 @@ class Habits:
     def head(self, block: bytes) -> Head | None:
         """The head that ``block`` is, where it fits a template. Raises ``ConnectionFault`` as the decoder would."""
         for template in self._templates:
-            if block.startswith(template.constants[0]):
-                values = _values(template, block)
-                if values is not None:
-                    return template.filled(values)
+            try:
+                head = template.http2(block, HUFFMAN)
+            except ValueError:
+                raise ConnectionFault(Code.COMPRESSION_ERROR) from None
+            if head is not None:
+                return head
         return None
 
     def learn(self, parts: list[bytes], fields: Sequence[Field], head: Head) -> None:
@@ -51,9 +54,9 @@ class Habits:
         if not changed or changed[0] < pseudo:
             return
         added = len(head.headers) - (len(fields) - pseudo)  # a host header may stand for :authority
-        found = holes(head, [at - pseudo + added for at in changed], last[1])
+        places = [at - pseudo + added for at in changed]
         starts = [value_start(parts[at]) for at in changed]
-        if found is None or any(
+        if not are_holes(head, places, last[1]) or any(
             not start or last[0][at][:start] != parts[at][:start] for at, start in zip(changed, starts, strict=True)
         ):
             return
@@ -66,27 +69,4 @@ class Habits:
         for (before, _), (after, start) in pairwise(bounds):
             end = parts[after][:start] if after < len(parts) else b""
             constants.append(b"".join(parts[before + 1 : after]) + end)
-        self._templates = [Template(tuple(constants), found, head), *self._templates[: _TEMPLATES - 1]]
-
-
-def _values(template: Template, block: bytes) -> list[bytes] | None:
-    at, size = len(template.constants[0]), len(block)
-    values = []
-    for constant in template.constants[1:]:
-        if at >= size:
-            return None
-        length = block[at] & 0x7F
-        end = at + 1 + length
-        if length == _LONGEST or not block.startswith(constant, end):
-            return None
-        value = block[at + 1 : end]
-        if block[at] & 0x80:
-            try:
-                value = decode_huffman(value)
-            except BadHuffman:
-                raise ConnectionFault(Code.COMPRESSION_ERROR) from None
-        if not VALUE.fullmatch(value):
-            return None
-        values.append(value)
-        at = end + len(constant)
-    return values if at == size else None
+        self._templates = [Template(tuple(constants), tuple(places), head), *self._templates[: _TEMPLATES - 1]]

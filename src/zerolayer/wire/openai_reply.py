@@ -8,6 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from zerolayer.errors import HELP, RetryLater, ZerolayerError
+from zerolayer.wire._native import joined
 from zerolayer.wire.schema import Account, FinishReason, Route, ToolCall, Usage
 
 FINGERPRINT = "fp_zerolayer"
@@ -163,7 +164,7 @@ def usage_member(usage: Usage) -> bytes:
 def error_body(error: ZerolayerError) -> bytes:
     """``{"error": {...}}``; a refusal that passes also says ``retry_after_ms``."""
     if isinstance(error, RetryLater):
-        return (b"%d" % error.retry_after_ms).join(_later_parts(error.template, error.kind, error.code))
+        return joined(_later_parts(error.template, error.kind, error.code), error.retry_after_ms)
     member = _Error(error.message, error.kind, error.param, error.code, error.help)
     return b'{"error":' + msgspec.json.encode(member) + b"}"
 

@@ -128,6 +128,11 @@ class StreamWriter:
         """``delta`` of text alone, which nearly every token is."""
         return self._text_prefix + _encode(text) + self._plain_suffix
 
+    @property
+    def around_text(self) -> tuple[bytes, bytes]:
+        """What stands before and after ``text_member`` in a ``plain_delta``."""
+        return self._text_prefix, self._plain_suffix
+
     def calls(self, pieces: Sequence[CallDelta], usage: Usage | None = None) -> bytes:
         """Pieces of tool calls, an event each; nothing for none."""
         suffix = self._suffix if usage is None else _COUNTED % usage_member(usage)
@@ -155,6 +160,11 @@ class StreamWriter:
     def error(self, error: ZerolayerError) -> bytes:
         """What went wrong after the 200 was sent."""
         return error_event(error)
+
+
+def text_member(text: str) -> bytes:
+    """The text of a ``plain_delta``; nothing for none."""
+    return _encode(text) if text else b""
 
 
 def _piece(piece: CallDelta) -> bytes:

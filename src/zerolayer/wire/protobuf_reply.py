@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from zerolayer.errors import RetryLater, ZerolayerError
+from zerolayer.wire._native import joined
 from zerolayer.wire.protobuf import bytes_field, float_field, message_field, varint, varint_field
 from zerolayer.wire.schema import Account, FinishReason, TokenLogprob, Usage
 
@@ -56,7 +57,7 @@ def error_message(error: ZerolayerError) -> bytes:
     if isinstance(error, RetryLater):
         code, parts, status = _later_parts(error.template, error.code, error.status)
         ms = error.retry_after_ms
-        return code + bytes_field(2, (b"%d" % ms).join(parts)) + varint_field(4, ms) + status
+        return code + bytes_field(2, joined(parts, ms)) + varint_field(4, ms) + status
     return (
         bytes_field(1, error.code.encode())
         + bytes_field(2, error.message.encode())
@@ -66,9 +67,9 @@ def error_message(error: ZerolayerError) -> bytes:
 
 
 @lru_cache(64)
-def _later_parts(template: str, code: str, status: int) -> tuple[bytes, list[bytes], bytes]:
+def _later_parts(template: str, code: str, status: int) -> tuple[bytes, tuple[bytes, ...], bytes]:
     """What refusals of one kind have in common; the message in the parts between which the milliseconds stand."""
-    return bytes_field(1, code.encode()), template.encode().split(b"{ms}"), varint_field(5, status)
+    return bytes_field(1, code.encode()), tuple(template.encode().split(b"{ms}")), varint_field(5, status)
 
 
 def count_tokens_reply(prompt_tokens: int, slot_tokens: int) -> bytes:

@@ -111,6 +111,21 @@ def test_only_a_deadline_of_the_request_itself_outlasts_an_attempt():
     assert patience() is None
 
 
+def test_what_a_request_sets_itself_is_used_up_by_its_upload_and_what_the_contract_promises_is_not():
+    asked = read_limits({b"x-zl-deadline-ms": b"1500"}.get, deadline_ms=None, stream=False, contract=CONTRACT)
+    left = asked.after(400 * MS)
+    assert (left.first_token_ns, left.per_token_ns, left.end_ns) == (5_000 * MS, 250 * MS, 1_100 * MS)
+    assert left.patience_ns == 1_100 * MS
+    assert CONTRACT.after(400 * MS) is CONTRACT
+
+
+@pytest.mark.parametrize("header", [b"x-zl-deadline-ms", b"x-slo-ttft-ms"])
+def test_nothing_is_left_of_a_limit_when_its_time_has_passed(header):
+    asked = read_limits({header: b"300"}.get, deadline_ms=None, stream=False, contract=CONTRACT)
+    with pytest.raises(DeadlineExpired):
+        asked.after(300 * MS)
+
+
 def test_what_was_applied_is_echoed_in_milliseconds():
     table = {b"x-zl-deadline-ms": b"1500"}
     limits = read_limits(table.get, deadline_ms=None, stream=False, contract=CONTRACT)

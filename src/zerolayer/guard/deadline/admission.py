@@ -254,7 +254,7 @@ class Admission:
 
     def _busy(self, start_ns: int, now: int, ticket: str) -> SlotsBusy:
         wait_ms = max(1, -(-(start_ns - now) // _NS_PER_MS))
-        return SlotsBusy(self._message, retry_after_ms=wait_ms, ticket=ticket or None)
+        return SlotsBusy(self._message, wait_ms, ticket or None)
 
     def _count(self, answer: _native.Answer) -> None:
         """What the decision says about bookings, for whoever watches."""

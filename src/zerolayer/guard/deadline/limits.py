@@ -45,21 +45,40 @@ _GRPC_SHARE, _GRPC_MARGIN_MS = 0.98, 1.0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The three limits in nanoseconds from the request's first byte, and who set them.
+    """The three limits in nanoseconds, and who set them.
 
-    ``patience_ns`` is the deadline that holds for the request itself, whatever number of attempts it takes; None when
-    a further attempt begins a new one (timeouts of SDKs hold for one attempt, and the contract does too).
+    What the request set itself counts from its first byte; what the contract promises, from when the request is
+    complete. ``asked`` tells whether the request set the first and the last of them. ``patience_ns`` is the deadline
+    that holds for the request itself, whatever number of attempts it takes; None when a further attempt begins a new
+    one (timeouts of SDKs hold for one attempt, and the contract does too).
     """
 
     first_token_ns: int
     per_token_ns: int
     end_ns: int
     patience_ns: int | None = None
+    asked: tuple[bool, bool] = (False, False)
 
     @property
     def end_ms(self) -> int:
         """The end, in milliseconds, rounded down."""
         return self.end_ns // _NS_PER_MS
+
+    def after(self, passed_ns: int) -> Limits:
+        """What is left of them so long after the first byte. Raises ``DeadlineExpired`` where nothing is."""
+        first, end = self.asked
+        if not (first or end):
+            return self
+        left = Limits(
+            self.first_token_ns - first * passed_ns,
+            self.per_token_ns,
+            self.end_ns - end * passed_ns,
+            None if self.patience_ns is None else self.patience_ns - passed_ns,
+            self.asked,
+        )
+        if min(left.first_token_ns, left.end_ns) <= 0:
+            raise DeadlineExpired("the deadline of the request passes before it can begin; give it more time")
+        return left
 
     def header(self) -> bytes:
         """The value of the reply's ``x-zl-deadline-ms``: an item with parameters (RFC 9651), all in milliseconds."""
@@ -117,6 +136,7 @@ def _read(values: tuple[bytes | None, ...], deadline_ms: float | None, stream: b
         _applied(gap, contract.per_token_ns),
         _applied(end, contract.end_ns),
         None if own is None else _applied(own, contract.end_ns),
+        (first is not None, end is not None),
     )
 
 

@@ -223,10 +223,15 @@ class Deployment:
         )
 
     async def _forget(self) -> None:
-        """What start-up froze holds the old model's words: look at it once more, and give memory back to the system."""
+        """What start-up froze holds the old model's words: look at it once more, and give memory back to the system.
+
+        Where nothing was frozen, as in a program that has a server in it, nothing is: its exit frees all in order.
+        """
+        frozen = gc.get_freeze_count() > 0
         gc.unfreeze()
         gc.collect()
-        gc.freeze()
+        if frozen:
+            gc.freeze()
         await self._aside(_trim)
 
     async def _give_up(self, error: ZerolayerError) -> None:

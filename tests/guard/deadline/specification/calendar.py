@@ -241,7 +241,13 @@ class Calendar:
         """A step is done, or several at once; the last one carried a chunk of ``prefill_slot``, or -1."""
         if self._occupants.on_step(prefill_slot, ended_ns, steps):
             self._read(prefill_slot)
+            self._moved(prefill_slot)
         self._bounds.passed()
+
+    def set_left(self, slot: int, steps: int) -> None:
+        """What runs there has so many steps left, in a calendar that is made for what runs already."""
+        self._occupants.set_left(slot, steps)
+        self._moved(slot)
 
     def skip(self, slot: int, tokens: int, chunk_tokens: int) -> None:
         """The first ``tokens`` of a slot's prompt were attached, not computed."""

@@ -21,6 +21,7 @@ class Occupants:
         self.pending_steps = 0  # chunks that are admitted and have not run
         self.pending_ns = 0  # what they add
         self._chunks = [_NO_CHUNKS] * slots  # chunks left, what they add, what a full one adds
+        self._later = [0] * slots  # steps after the last chunk
 
     def take(self, slot: int, work: Work, terms: Terms, prices: Prices) -> None:
         """A slot is claimed."""
@@ -40,8 +41,13 @@ class Occupants:
         self.pending_steps += work.chunks - chunks
         self.pending_ns += work.chunk_ns - chunk_ns
         behind = sum(self._chunks[other][0] for other in self.unconfirmed)
-        self.done[slot] = self.steps + JOIN_STEPS + self.pending_steps - behind + max(0, work.tokens - 1)
+        self._later[slot] = max(0, work.tokens - 1)
+        self.done[slot] = self.steps + JOIN_STEPS + self.pending_steps - behind + self._later[slot]
         return claimed
+
+    def set_left(self, slot: int, steps: int) -> None:
+        """What runs there has so many steps left, in a calendar that is made for what runs already."""
+        self.done[slot] = self.steps + steps
 
     def ending(self, slot: int) -> None:
         """What runs there is cancelled: it is gone at the next border."""
@@ -82,7 +88,9 @@ class Occupants:
             self._chunks[prefill_slot] = (chunks - 1, chunk_ns - spent, full_ns)
             self.pending_steps -= 1
             self.pending_ns -= spent
-            return chunks == 1
+            if chunks == 1:  # its first token is there, and each step brings the next one: it has joined
+                self.done[prefill_slot] = min(self.done[prefill_slot], self.steps + self._later[prefill_slot])
+                return True
         return False
 
     def left(self, slot: int) -> int:

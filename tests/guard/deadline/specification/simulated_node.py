@@ -59,7 +59,9 @@ class Node:
         self._steps = self._border = self._lead = self._pending = self._last = 0
         self._running: list[tuple[int, int, int, int, int]] = []  # heap of (last step, slot, request, start, due)
         self._slack = NEVER  # a lower bound of everybody's
-        self._bound = [0] * steps.slots  # by slot: the step with which it is done at the latest, 0 = free
+        # By slot: the step with which it is done at the latest when its prompt is not read, 0 = free; and that with
+        # which it is done.
+        self._bound, self._done = [0] * steps.slots, [0] * steps.slots
         self._due = [NEVER] * steps.slots
         self._chunk_end = [0] * steps.slots  # the step with which its prompt is read
         self._exact: _Exact | None = None
@@ -243,16 +245,21 @@ class Node:
         if done > self._last:
             self._last = done
         self._bound[slot] = self._steps + JOIN_STEPS + pending + tokens
+        self._done[slot] = done
         self._due[slot] = due
         heappush(self._running, (done, slot, request, at, due))
+
+    def _latest(self, slot: int) -> int:
+        """The step with which a slot is done, as far as the server knows: exactly, once its prompt is read."""
+        return self._bound[slot] if self._steps < self._chunk_end[slot] else self._done[slot]
 
     def _least_slack(self) -> int:
         """How much later everybody's bound could be."""
         base, prices, pending = self._border + self._prices.reserve_ns, self._prices, self._pending * self._chunk_ns
         least = NEVER
-        for bound, due in zip(self._bound, self._due, strict=True):
-            if bound:
-                left = bound - self._steps
+        for slot, due in enumerate(self._due):
+            if self._bound[slot]:
+                left = self._latest(slot) - self._steps
                 least = min(least, due - base - left * prices.step_ns - min(pending, left * self._chunk_ns))
         return least
 
@@ -316,12 +323,10 @@ class Node:
         admission.calendar, self._admission = calendar, admission
         exact = _Exact(admission)
         left = self._chunks_left()
-        shift = JOIN_STEPS + self._pending + 1  # steps that are run before the present is reached
-        works, waiting = [], 0
-        for slot, bound in enumerate(self._bound):
-            waiting += left.get(slot, 0)
-            tokens = bound - self._steps + shift - JOIN_STEPS - waiting + 1 if bound else 1
-            works.append(Work(left.get(slot, 0), 0, 0, tokens))
+        works = [
+            Work(left.get(slot, 0), 0, 0, self._done[slot] - self._chunk_end[slot] + 1 if bound else 1)
+            for slot, bound in enumerate(self._bound)
+        ]
         dues = [due if bound else NEVER for bound, due in zip(self._bound, self._due, strict=True)]
         names = [
             calendar.claim(work, Terms(self._now, _ANY, _ANY, _ANY, due)) for work, due in zip(works, dues, strict=True)
@@ -331,8 +336,10 @@ class Node:
                 true = Work(work.chunks, work.chunks * self._chunk_ns, self._chunk_ns, work.tokens)
                 calendar.confirm(names[slot], true)
         prices = self._prices
-        for _ in range(shift):
-            calendar.on_step(-1, self._border)
+        calendar.on_step(-1, self._border)
+        for slot, bound in enumerate(self._bound):
+            if bound:
+                calendar.set_left(names[slot], self._latest(slot) - self._steps)
         self._rename(names)
         exact.order.extend([names[slot], count] for slot, count in left.items())
         for slot in self._free:
@@ -347,8 +354,8 @@ class Node:
 
     def _rename(self, names: list[int]) -> None:
         """Call slot ``s`` ``names[s]`` from now on, as the calendar does."""
-        old = self._bound, self._due, self._chunk_end
-        self._bound, self._due, self._chunk_end = (
+        old = self._bound, self._done, self._due, self._chunk_end
+        self._bound, self._done, self._due, self._chunk_end = (
             [column[names.index(slot)] for slot in range(len(names))] for column in old
         )
         self._running = [(done, names[slot], each, at, due) for done, slot, each, at, due in self._running]

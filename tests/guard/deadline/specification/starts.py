@@ -11,7 +11,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from specification.agenda import Agenda
-from specification.booking import NEVER, Booking, Terms, Work
+from specification.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
 from specification.occupants import Occupants
 from zerolayer.model.cost import Prices
 
@@ -65,7 +65,8 @@ class Starts:
         begun_ns = terms.patience_ns - booking.need_ns - self._waiting_ns(prices)
         if bound > begun_ns:
             return None
-        booking.start_ns = max(booking.start_ns + (gap and booking.typical_ns * _GAP // 8), bound - longest)
+        left = booking.typical_ns * _GAP // 8 + JOIN_STEPS * prices.step_ns if gap else 0  # whoever comes joins first
+        booking.start_ns = max(booking.start_ns + left, bound - longest)
         booking.strict = terms.per_token_ns < prices.stall_ns
         last = min(at.now_ns + self._horizon_ns, begun_ns)
         apart = self._distance_ns(booking)

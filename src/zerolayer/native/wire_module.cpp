@@ -1,0 +1,230 @@
+// The Python face of what the wire does for every request and reply: zerolayer.wire._native. Pure: bytes and numbers in, bytes out.
+#include <nanobind/nanobind.h>
+
+#include <cmath>
+#include <string>
+
+#include "wire_template.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+using zl::Bytes;
+using zl::view;
+
+// Bytes of a known size that are written once; nobody else has them yet.
+class Written {
+ public:
+  explicit Written(size_t size) : bytes_(nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, Py_ssize_t(size)))) {
+    if (!bytes_.is_valid()) throw nb::python_error();
+    at = PyBytes_AS_STRING(bytes_.ptr());
+  }
+  Written& operator<<(Bytes bytes) {
+    at = zl::put(at, bytes);
+    return *this;
+  }
+  nb::bytes done() const { return bytes_; }
+  char* at;
+
+ private:
+  nb::bytes bytes_;
+};
+
+template <class Each>
+void each_header(const nb::tuple& headers, Each each) {
+  for (nb::handle header : headers) {
+    if (!PyTuple_Check(header.ptr()) || PyTuple_GET_SIZE(header.ptr()) != 2) throw nb::type_error("a header is a name and a value");
+    each(view(nb::handle(PyTuple_GET_ITEM(header.ptr(), 0))), view(nb::handle(PyTuple_GET_ITEM(header.ptr(), 1))));
+  }
+}
+
+template <class Spelling>
+size_t headers_size(const nb::tuple& headers) {
+  size_t size = 0;
+  each_header(headers, [&](Bytes name, Bytes value) {
+    if (!Spelling::sound(value)) throw nb::value_error("a header must not hold a line break");
+    size += Spelling::size(name, value);
+  });
+  return size;
+}
+
+template <class Spelling>
+void put_headers(Written& out, const nb::tuple& headers) {
+  each_header(headers, [&](Bytes name, Bytes value) { out.at = Spelling::put_header(out.at, name, value); });
+}
+
+constexpr Bytes kLength = "content-length", kClose = "connection: close\r\n";
+
+class Http1Replies {
+ public:
+  explicit Http1Replies(nb::dict lines) {
+    for (auto [status, line] : lines) {
+      const size_t number = nb::cast<size_t>(status);
+      if (number >= kMost) throw nb::value_error("a status has three digits");
+      lines_[number] = std::string(view(line));
+    }
+  }
+
+  nb::bytes render(size_t status, nb::bytes common, nb::tuple headers, nb::bytes body, bool keep_alive, bool head_only) const {
+    if (status >= kMost || lines_[status].empty()) throw nb::key_error("a status without its line");
+    const bool has_content = status != 204 && status != 304;
+    const Bytes line = lines_[status], known = view(common), content = has_content && !head_only ? view(body) : Bytes();
+    const zl::Decimal length(body.size());
+    size_t size = line.size() + known.size() + headers_size<zl::Http1>(headers) + 2 + content.size();
+    if (has_content) size += zl::Http1::size(kLength, length);
+    if (!keep_alive) size += kClose.size();
+    Written out(size);
+    out << line << known;
+    put_headers<zl::Http1>(out, headers);
+    if (has_content) out.at = zl::Http1::put_header(out.at, kLength, length);
+    if (!keep_alive) out << kClose;
+    out << "\r\n" << content;
+    return out.done();
+  }
+
+ private:
+  static constexpr size_t kMost = 1000;
+  std::string lines_[kMost];
+};
+
+// HEADERS, then DATA and a second HEADERS where there is something for them; None where a block takes more than a frame.
+nb::object http2_reply(uint32_t stream, nb::bytes status, nb::bytes common, nb::tuple headers, nb::bytes body, nb::bytes trailers) {
+  const Bytes known = view(common), content = view(body), last = view(trailers);
+  const size_t block = status.size() + known.size() + headers_size<zl::Http2>(headers);
+  if (block > zl::kFrameBytes || content.size() > zl::kFrameBytes || last.size() > zl::kFrameBytes) return nb::none();
+  size_t size = zl::kFrameHeaderBytes + block;
+  if (!content.empty()) size += zl::kFrameHeaderBytes + content.size();
+  if (!last.empty()) size += zl::kFrameHeaderBytes + last.size();
+  Written out(size);
+  const bool alone = content.empty() && last.empty();
+  out.at = zl::put_frame_header(out.at, block, zl::kHeaders, alone ? zl::kEndHeaders | zl::kEndStream : zl::kEndHeaders, stream);
+  out << view(status) << known;
+  put_headers<zl::Http2>(out, headers);
+  if (!content.empty()) {
+    out.at = zl::put_frame_header(out.at, content.size(), zl::kData, last.empty() ? zl::kEndStream : 0, stream);
+    out << content;
+  }
+  if (!last.empty()) {
+    out.at = zl::put_frame_header(out.at, last.size(), zl::kHeaders, zl::kEndHeaders | zl::kEndStream, stream);
+    out << last;
+  }
+  return out.done();
+}
+
+// `before`, Unix time with six decimals, `between`, `name`, `after`.
+nb::bytes stamped(nb::bytes before, double wall_s, nb::bytes between, nb::bytes name, nb::bytes after) {
+  const auto time_us = uint64_t(std::llrint(wall_s * 1e6));
+  const zl::Decimal seconds(time_us / 1'000'000), padded(1'000'000 + time_us % 1'000'000);
+  const Bytes whole = seconds, part = Bytes(padded).substr(1);
+  Written out(before.size() + whole.size() + 1 + part.size() + between.size() + name.size() + after.size());
+  out << view(before) << whole << "." << part << view(between) << view(name) << view(after);
+  return out.done();
+}
+
+template <class Spelling>
+nb::bytes when(uint64_t ms, nb::str ticket) {
+  constexpr Bytes kTicket = "x-zl-ticket", kMs = "retry-after-ms", kSeconds = "retry-after", kRetry = "x-should-retry", kTrue = "true";
+  const zl::Decimal milliseconds(ms), seconds((ms + 999) / 1000);
+  size_t size = Spelling::size(kMs, milliseconds) + Spelling::size(kSeconds, seconds) + Spelling::size(kRetry, kTrue);
+  Py_ssize_t length;
+  const char* text = PyUnicode_AsUTF8AndSize(ticket.ptr(), &length);
+  if (!text) throw nb::python_error();
+  const Bytes shown(text, size_t(length));
+  if (!zl::is_ascii(shown, ' ')) throw nb::value_error("a ticket is visible ascii, without a line break");
+  if (!shown.empty()) size += Spelling::size(kTicket, shown);
+  Written out(size);
+  if (!shown.empty()) out.at = Spelling::put_header(out.at, kTicket, shown);
+  out.at = Spelling::put_header(out.at, kMs, milliseconds);
+  out.at = Spelling::put_header(out.at, kSeconds, seconds);
+  out.at = Spelling::put_header(out.at, kRetry, kTrue);
+  return out.done();
+}
+
+// (stream, block, body, offset behind it) of the request that begins at `at`, where all of it came in two frames, or one; else None.
+nb::object whole_request(nb::bytes data, size_t at) {
+  zl::WholeRequest found;
+  if (!zl::find_whole_request(view(data), at, found)) return nb::none();
+  return nb::make_tuple(found.stream, nb::bytes(found.block.data(), found.block.size()), nb::bytes(found.body.data(), found.body.size()),
+                        found.end);
+}
+
+// `prefix` and `number` in at least eight hexadecimal digits.
+nb::bytes numbered(nb::bytes prefix, uint64_t number) {
+  char digits[16];
+  const size_t size = size_t(std::to_chars(digits, digits + sizeof digits, number, 16).ptr - digits), zeros = size < 8 ? 8 - size : 0;
+  Written out(prefix.size() + zeros + size);
+  out << view(prefix) << Bytes("00000000", zeros) << Bytes(digits, size);
+  return out.done();
+}
+
+// `parts` with the decimal digits of `number` between each two of them.
+nb::bytes joined(nb::tuple parts, uint64_t number) {
+  const zl::Decimal decimal(number);
+  const Bytes digits = decimal;
+  size_t size = parts.size() ? (parts.size() - 1) * digits.size() : 0;
+  for (nb::handle part : parts) size += view(part).size();
+  Written out(size);
+  bool first = true;
+  for (nb::handle part : parts) {
+    if (!first) out << digits;
+    out << view(part);
+    first = false;
+  }
+  return out.done();
+}
+
+// The same dictionary, or one with each `zl-name` as `x-zl-name` too, where there are such names.
+nb::dict own_names(nb::dict values) {
+  constexpr Bytes kOwn = "zl-", kExtension = "x-";
+  nb::object more;
+  for (auto [name, value] : values) {
+    const Bytes given = view(name);
+    if (given.substr(0, kOwn.size()) != kOwn) continue;
+    if (!more.is_valid()) more = nb::steal(PyDict_Copy(values.ptr()));
+    if (!more.is_valid()) throw nb::python_error();
+    Written own(kExtension.size() + given.size());
+    own << kExtension << given;
+    more[own.done()] = value;
+  }
+  return more.is_valid() ? nb::cast<nb::dict>(more) : values;
+}
+
+bool is_name(nb::bytes value, size_t longest) { return value.size() - 1 < longest && zl::is_ascii_visible(view(value)); }
+
+// A table of (state, flags, symbol) by state and half byte.
+void read_huffman(zl::Huffman* self, nb::list table) {
+  new (self) zl::Huffman;
+  if (table.size() != zl::Huffman::kSteps) throw nb::value_error("16 steps of each of 256 states");
+  for (size_t i = 0; i < table.size(); i++) {
+    nb::tuple step = nb::cast<nb::tuple>(table[i]);
+    self->steps[i] = {nb::cast<uint8_t>(step[0]), nb::cast<uint8_t>(step[1]), nb::cast<uint8_t>(step[2])};
+  }
+}
+
+// None: no text has this coding.
+nb::object decode_huffman(const zl::Huffman& self, nb::bytes string) {
+  Written text(zl::Huffman::longest(string.size()));
+  const char *begin = text.at, *end = self.decode(view(string), text.at);
+  return end ? nb::object(nb::bytes(begin, size_t(end - begin))) : nb::none();
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  nb::class_<Http1Replies>(m, "Http1Replies").def(nb::init<nb::dict>()).def("render", &Http1Replies::render);
+  m.def("http2_reply", &http2_reply);
+  m.def("http1_when", &when<zl::Http1>);
+  m.def("http2_when", &when<zl::Http2>);
+  m.def("stamped", &stamped);
+  m.def("numbered", &numbered);
+  m.def("joined", &joined);
+  m.def("own_names", &own_names);
+  m.def("is_name", &is_name);
+  m.def("whole_request", &whole_request);
+  nb::class_<zl::Huffman>(m, "Huffman").def("__init__", &read_huffman).def("decode", &decode_huffman);
+  nb::class_<zl::Template>(m, "Template")
+      .def(nb::init<nb::tuple, nb::tuple, nb::object>())
+      .def("http1", &zl::Template::http1)
+      .def("http2", &zl::Template::http2);
+}

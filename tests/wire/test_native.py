@@ -1,0 +1,164 @@
+"""What is compiled for the wire does what its specification in Python does, byte for byte."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import hpack
+import pytest
+import wire_specification as specification
+from hypothesis import example, given
+from hypothesis import strategies as st
+from wire_specification import Headers
+
+from zerolayer.wire import _native
+from zerolayer.wire.http1_head import Head
+from zerolayer.wire.http1_reply import response
+from zerolayer.wire.http2_huffman import HUFFMAN
+
+SMALL = st.binary(max_size=12)
+LONG = st.sampled_from([0, 1, 126, 127, 128, 255, 256, 16_383, 16_384, 16_385]).map(lambda size: b"v" * size)
+HEADERS = st.lists(st.tuples(SMALL, SMALL | LONG), max_size=4).map(tuple)
+
+
+def same(made, expected, *arguments: object) -> None:
+    """Both give the same, or refuse."""
+    try:
+        wanted = expected(*arguments)
+    except ValueError:
+        with pytest.raises(ValueError):
+            made(*arguments)
+    else:
+        assert made(*arguments) == wanted
+
+
+@given(st.sampled_from([200, 204, 304, 429, 503]), SMALL, HEADERS, SMALL | LONG, st.booleans(), st.booleans())
+def test_a_reply_of_http1(status: int, common: bytes, headers: Headers, body: bytes, keep: bool, head_only: bool):
+    def made(*given) -> bytes:
+        return response(*given, common=common, keep_alive=keep, head_only=head_only)
+
+    def expected(status, headers, body) -> bytes:
+        return specification.http1_reply(status, common, headers, body, keep_alive=keep, head_only=head_only)
+
+    same(made, expected, status, headers, body)
+
+
+@given(st.integers(1, 2**31 - 1), SMALL, SMALL | LONG, HEADERS, SMALL | LONG, SMALL | LONG)
+def test_a_reply_of_http2(stream, status, common, headers, body, trailers):
+    same(_native.http2_reply, specification.http2_reply, stream, status, common, headers, body, trailers)
+
+
+@given(st.integers(1, 2**63), st.text(max_size=5) | st.integers(1, 300).map(lambda size: "t" * size))
+@example(1001, "t1")
+def test_when_to_come_back(ms, ticket):
+    def expected(spell, ms, ticket) -> bytes:
+        return b"".join([spell(*each) for each in specification.when(ms, ticket)])
+
+    same(_native.http1_when, partial(expected, specification.line), ms, ticket)
+    same(_native.http2_when, partial(expected, specification.literal), ms, ticket)
+
+
+@given(SMALL, st.floats(0, 4e9), SMALL, SMALL, SMALL)
+@example(b"", 1_700_000_000.0000005, b"", b"", b"")
+@example(b"", 0.9999999, b"", b"", b"")
+def test_the_time_and_the_name_of_a_reply(before, wall_s, between, name, after):
+    same(_native.stamped, specification.stamped, before, wall_s, between, name, after)
+
+
+@given(SMALL, st.integers(0, 2**64 - 1))
+def test_a_number_in_hexadecimal_digits(prefix, number):
+    assert _native.numbered(prefix, number) == b"%b%08x" % (prefix, number)
+
+
+@given(st.binary(max_size=5) | st.integers(0, 140).map(lambda size: b"n" * size))
+def test_a_name_is_short_and_visible(value):
+    assert _native.is_name(value, 128) == (0 < len(value) <= 128 and all(0x21 <= byte <= 0x7E for byte in value))
+
+
+FRAME = st.builds(
+    lambda size, kind, flags, stream, payload: (
+        (size or len(payload)).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+    ),
+    st.sampled_from([0, 0, 0, 3, 16_385]),
+    st.sampled_from([0, 1, 1, 9]),
+    st.sampled_from([0, 1, 4, 5, 12]),
+    st.sampled_from([1, 1, 2, 3, 1 | 1 << 31]),
+    SMALL,
+)
+
+
+@given(st.lists(FRAME, max_size=4).map(b"".join), st.integers(0, 30), st.integers(0, 12))
+@example(b"\0\0\1\1\4\0\0\0\1h\0\0\1\0\1\0\0\0\1b", 0, 0)
+@example(b"\0\0\1\1\5\0\0\0\1h", 0, 0)
+def test_a_request_that_came_in_two_frames_or_one(frames, at, cut):
+    same(_native.whole_request, specification.whole_request, frames[: len(frames) - cut], at)
+
+
+NAMES = (b"x-request-id", b"content-length", b"authorization", b"x-a")
+
+
+def head_of(names: tuple[bytes, ...]) -> Head:
+    headers = tuple((name, b"1") for name in names)
+    return Head("POST", "/x", "y=1", headers, 1, True, False, 1, dict(headers))
+
+
+PLACES = st.lists(st.integers(0, 3), unique=True, max_size=4).map(sorted).map(tuple)
+BYTES = st.text("a1 \t\r\n:\x00\x7f\xff", max_size=4).map(lambda text: text.encode("latin-1"))
+VALUES = BYTES | st.sampled_from([b"1", b"22", b"1" * 15, b"1" * 16, b"a" * 126, b"a" * 127])
+
+
+def told(head: Head | None) -> object:
+    return None if head is None else tuple(getattr(head, name) for name in Head.__struct_fields__)
+
+
+@given(PLACES, st.lists(BYTES, min_size=5, max_size=5), st.lists(VALUES, min_size=4, max_size=4), BYTES)
+def test_a_head_of_http1_with_other_values(places, constants, values, end):
+    head, constants = head_of(NAMES), [constants[0], *[b"\r\n" + each for each in constants[1 : len(places) + 1]]]
+    raw = constants[0] + b"".join([b" " + a + b for a, b in zip(values, constants[1:], strict=False)]) + end
+    found = specification.http1_values(constants, raw)
+    expected = None if found is None else specification.filled(head, places, found)
+    assert told(_native.Template(tuple(constants), places, head).http1(raw)) == told(expected)
+
+
+@given(PLACES, st.lists(SMALL, min_size=5, max_size=5), st.lists(VALUES, min_size=4, max_size=4), SMALL, st.booleans())
+def test_a_head_of_http2_with_other_values(places, constants, values, end, huffman):
+    head, constants = head_of(NAMES), constants[: len(places) + 1]
+    block = constants[0]
+    for value, constant in zip(values, constants[1:], strict=False):
+        string = hpack.hpack.HuffmanEncoder(*CODES).encode(value) if huffman else value
+        block += bytes([min(len(string), 0x7F) | (0x80 if huffman else 0)]) + string + constant
+    block += end
+    made = _native.Template(tuple(constants), places, head)
+    try:
+        found = specification.http2_values(constants, block)
+    except hpack.HPACKError:
+        with pytest.raises(ValueError):
+            made.http2(block, HUFFMAN)
+    else:
+        expected = None if found is None else specification.filled(head, places, found)
+        assert told(made.http2(block, HUFFMAN)) == told(expected)
+
+
+CODES = (hpack.hpack.REQUEST_CODES, hpack.hpack.REQUEST_CODES_LENGTH)
+
+
+@given(st.integers(0, 1), SMALL)
+def test_a_head_of_http2_with_any_string(coded, string):
+    head, constants = head_of(NAMES), (b"", b"")
+    block = bytes([len(string) | coded << 7]) + string
+    made = _native.Template(constants, (0,), head)
+    try:
+        found = specification.http2_values(constants, block)
+    except hpack.HPACKError:
+        with pytest.raises(ValueError):
+            made.http2(block, HUFFMAN)
+    else:
+        assert told(made.http2(block, HUFFMAN)) == told(found and specification.filled(head, (0,), found))
+
+
+@pytest.mark.parametrize(
+    ("constants", "places"), [((b"",), (0,)), ((b"", b""), (4,)), ((b"",) * 10, (0,) * 9), ((b"", "text"), (0,))]
+)
+def test_a_template_that_cannot_be_is_refused(constants, places):
+    with pytest.raises((ValueError, IndexError, TypeError)):
+        _native.Template(constants, places, head_of(NAMES))
