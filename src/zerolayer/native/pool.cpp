@@ -74,6 +74,20 @@ int Pool::pin(const std::vector<int>& cores) {
   return 0;
 }
 
+void Pool::keep_apart() {
+  if (apart_ || !at_home_ || sched_getaffinity(0, sizeof before_, &before_)) return;
+  cpu_set_t others = before_;
+  for (const Worker& worker : workers_)
+    for (int core = 0; core < CPU_SETSIZE; core++)
+      if (CPU_ISSET(core, &worker.home)) CPU_CLR(core, &others);
+  apart_ = CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0;
+}
+
+void Pool::let_go() {
+  if (apart_) sched_setaffinity(0, sizeof before_, &before_);
+  apart_ = false;
+}
+
 void Pool::place(int threads) {
   if (!pinned_ || at_home_ == (threads == size_)) return;
   at_home_ = threads == size_;
@@ -121,8 +135,9 @@ void Pool::run(Work work, void* context, int threads) {
 
 void Pool::serve(Worker* worker, int thread) {
   for (uint32_t seen = 0;; seen += 2) {
-    waiting_[thread].spins += worker->go.spin(seen, kSpinsForRun);
+    const int spins = worker->go.spin(seen, kSpinsForRun);
     worker->go.sleep(seen);
+    waiting_[thread].spins += spins;  // not before a run has begun: between runs they are the caller's to read
     if (stopping_) return;
     {
       [[maybe_unused]] const DefaultFloatMode mode;

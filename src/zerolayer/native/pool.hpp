@@ -40,6 +40,11 @@ class Pool {
   int64_t spun_ns() const;
   int64_t slept_ns() const;
 
+  // Keeps the calling thread off the cores of the workers, where these are pinned, until it is let go: whoever is woken by a thread on a
+  // busy core is often put there too, and then two threads of a step share one core.
+  void keep_apart();
+  void let_go();
+
   // So many threads will run from now on. Fewer than all are not kept on cores of their own: one of those cores may be another program's.
   void place(int threads);
 
@@ -65,7 +70,8 @@ class Pool {
   void* context_ = nullptr;
   bool stopping_ = false;
   cpu_set_t anywhere_{};  // what the process may use
-  bool pinned_ = false, at_home_ = false;
+  cpu_set_t before_{};    // what the caller might, before it was kept apart
+  bool pinned_ = false, at_home_ = false, apart_ = false;
   alignas(128) std::atomic<int> arrived_{0};  // threads at the barrier
   alignas(128) Signal passed_;                // raised as the barrier is passed
   std::vector<Waiting> waiting_;              // by thread

@@ -27,10 +27,13 @@ void Shift::begin() {
     start_stretch();
     start_window();
   }
+  if (patience_.crowded() && crew_.threads() > 1) pool_.keep_apart();
 }
 
 void Shift::end() {
-  if (pool_.size() > 1) worked_ns_ += read(CLOCK_THREAD_CPUTIME_ID) - caller_ns_;
+  if (pool_.size() == 1) return;
+  worked_ns_ += read(CLOCK_THREAD_CPUTIME_ID) - caller_ns_;
+  pool_.let_go();
 }
 
 void Shift::stage_ended() {
@@ -47,6 +50,7 @@ void Shift::look_at_waits(int64_t now) {
   patience_.look(now, window_.wall_ns, pool_.slept_ns() - window_.slept_ns, pool_.threads());
   start_window();
   crowded_.store(patience_.crowded(), std::memory_order_relaxed);
+  if (patience_.crowded()) pool_.keep_apart();
   if (patience_.spins() != spun) start_stretch();  // what was seen before was another way to wait
 }
 
