@@ -130,7 +130,7 @@ def count_writes(service: Service) -> list[bytes]:
     def watch() -> None:
         (connection,) = service.server.connections
         connection._transport = Spy(connection._transport)
-        connection.descriptor = -1  # nothing goes past it
+        connection._descriptor = -1  # nothing goes past it
 
     service.on_loop(watch)
     return writes
