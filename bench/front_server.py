@@ -70,7 +70,7 @@ def router(site: Site, contract: Contract) -> Routes:
         dispatcher=None,
         site=site,
         limits=limits,
-        vocabulary=None,
+        vocabulary=SimpleNamespace(texts=()),
         transcripts=None,
         helper=helper,
         compiler=helper,
