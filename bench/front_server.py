@@ -51,9 +51,10 @@ class NoSlot:
     names = SimpleNamespace(served="bench")
 
     def __init__(self) -> None:
-        self._arrival = Arrival(of_contract(5000, 250, 60_000), Stamps(), Verdict(), "bench", "bench")
+        limits = of_contract(5000, 250, 60_000)
+        self._arrival = Arrival(limits, limits, Stamps(), Verdict(), "bench", "bench")
 
-    def arrive(self, _request, _headers, *, credential, body, wall_ms, identity):  # noqa: ARG002 - as the guard's
+    def arrive(self, _request, _headers, *, credential, body, wall_ms, passed_ns, identity):  # noqa: ARG002 - as the guard's
         return self._arrival
 
     def reserve(self, _request, _arrival):
@@ -69,7 +70,7 @@ def router(site: Site, contract: Contract) -> Routes:
         dispatcher=None,
         site=site,
         limits=limits,
-        vocabulary=None,
+        vocabulary=SimpleNamespace(texts=()),
         transcripts=None,
         helper=helper,
         compiler=helper,
