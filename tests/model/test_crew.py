@@ -86,29 +86,29 @@ def test_a_trial_does_not_count_as_steady(script: Script) -> None:
     assert (script.crew.threads, script.crew.steady) == (1, 2)
 
 
-def test_fewer_that_are_no_better_are_tried_every_four_seconds(script: Script) -> None:
+def test_fewer_that_are_no_better_are_tried_once_a_second(script: Script) -> None:
     def starved(_threads: int) -> float:
         return 0.3
 
-    assert script.run(starved, 42_000).count(1) == 10
+    assert script.run(starved, 10_000).count(1) in (8, 9)
     assert script.crew.steady == 2
 
 
-def test_fewer_must_be_clearly_better(script: Script) -> None:
+def test_fewer_that_are_hardly_better_are_not_kept(script: Script) -> None:
     def alike(threads: int) -> float:
-        return {1: 0.6, 2: 0.5}[threads]
+        return {1: 0.51, 2: 0.5}[threads]
 
     script.run(alike, 10_000)
     assert script.crew.steady == 2
 
 
-def test_more_need_only_be_as_good(script: Script) -> None:
+def test_more_must_be_clearly_better(script: Script) -> None:
     def alike(threads: int) -> float:
-        return {1: 0.5, 2: 0.51}[threads]
+        return {1: 0.5, 2: 0.55}[threads]
 
     script.run(waiting, 500)
-    script.run(alike, 2000)
-    assert script.crew.steady == 2
+    script.run(alike, 5000)
+    assert script.crew.steady == 1
 
 
 def test_one_thread_is_never_tried_with_fewer() -> None:

@@ -3,8 +3,8 @@
 // Threads that meet at barriers wait for whichever has no core. Where other programs keep the cores busy, all together can get less done
 // than fewer would. What gets done is time that threads had on cores, over the time that passed: at most as many cores as there are
 // threads. That says alone whether fewer can be better: threads that had less than `n` cores may do worse than `n` would. Which is better
-// is found by trying, for one stretch of 0.1 s. Fewer must be clearly better, as a stretch is short on a busy machine; and they are left
-// as soon as more are as good, which is tried once a second: what the work of fewer says of the cores is not enough.
+// is found by trying, for one stretch of 0.1 s, once a second: what the work of fewer says of the cores is not enough. More must be
+// clearly better, since threads that sleep for each other take more of the cores for the same work.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ class Crew {
   //
   //   phase          what it saw                                               next
   //   steady         more threads have not been tried for a second             trying more: all, and one more, in turns
-  //                  fewer could do kBetter times as much, not tried for 4 s   trying fewer: one, two, four ... fewer
+  //                  fewer could have kFewer times the cores, so likewise      trying fewer: one, two, four ... fewer
   //                  else                                                      steady
-  //   trying fewer   kBetter times the cores of before                         steady, with these
-  //   trying more    as many cores as before, or more                          steady, with these
+  //   trying fewer   kFewer times the cores of before                          steady, with these
+  //   trying more    kMore times the cores of before                           steady, with these
   //   trying either  else                                                      steady, as before
   void look(int64_t now_ns, int64_t wall_ns, int64_t worked_ns) {
     if (wall_ns <= 0) return;
@@ -41,19 +41,19 @@ class Crew {
       else if (now_ns >= fewer_ns_) try_fewer(now_ns);
       return;
     }
-    const bool better = cores > cores_ * (phase_ == Phase::kTryingFewer ? kBetter : 1.0);
+    const bool better = cores > cores_ * (phase_ == Phase::kTryingFewer ? kFewer : kMore);
     if (better) {
       cores_ = cores;
       steady_ = threads_;
     }
-    if (better || phase_ == Phase::kTryingMore) more_ns_ = now_ns + kMoreEveryNs;
+    if (better || phase_ == Phase::kTryingMore) more_ns_ = now_ns + kEveryNs;
     if (phase_ == Phase::kTryingFewer) step_ = better ? 1 : 2 * step_;
     begin(Phase::kSteady, steady_);
   }
 
  private:
-  static constexpr double kBetter = 1.3;
-  static constexpr int64_t kMoreEveryNs = 1000000000, kFewerEveryNs = 4000000000;
+  static constexpr double kFewer = 1.05, kMore = 1.15;
+  static constexpr int64_t kEveryNs = 1000000000;
 
   void begin(Phase phase, int threads) {
     phase_ = phase;
@@ -67,8 +67,8 @@ class Crew {
 
   void try_fewer(int64_t now_ns) {
     const int fewer = steady_ - step_;
-    if (fewer >= 1 && cores_ * kBetter < fewer) return begin(Phase::kTryingFewer, fewer);
-    if (step_ > 1) fewer_ns_ = now_ns + kFewerEveryNs;
+    if (fewer >= 1 && cores_ * kFewer < fewer) return begin(Phase::kTryingFewer, fewer);
+    if (step_ > 1) fewer_ns_ = now_ns + kEveryNs;
     step_ = 1;
   }
 

@@ -70,16 +70,17 @@ int Pool::pin(const std::vector<int>& cores) {
     CPU_SET(cores[i], &worker.home);
     if (const int error = pthread_setaffinity_np(worker.thread.native_handle(), sizeof worker.home, &worker.home)) return error;
   }
+  CPU_ZERO(&homes_);
+  for (const Worker& worker : workers_) CPU_OR(&homes_, &homes_, &worker.home);
   pinned_ = at_home_ = true;
   return 0;
 }
 
 void Pool::keep_apart() {
   if (apart_ || !at_home_ || sched_getaffinity(0, sizeof before_, &before_)) return;
-  cpu_set_t others = before_;
-  for (const Worker& worker : workers_)
-    for (int core = 0; core < CPU_SETSIZE; core++)
-      if (CPU_ISSET(core, &worker.home)) CPU_CLR(core, &others);
+  cpu_set_t taken, others;
+  CPU_AND(&taken, &before_, &homes_);
+  CPU_XOR(&others, &before_, &taken);
   apart_ = CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0;
 }
 

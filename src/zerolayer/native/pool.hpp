@@ -70,6 +70,7 @@ class Pool {
   void* context_ = nullptr;
   bool stopping_ = false;
   cpu_set_t anywhere_{};  // what the process may use
+  cpu_set_t homes_{};     // of all workers
   cpu_set_t before_{};    // what the caller might, before it was kept apart
   bool pinned_ = false, at_home_ = false, apart_ = false;
   alignas(128) std::atomic<int> arrived_{0};  // threads at the barrier
