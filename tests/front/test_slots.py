@@ -261,13 +261,16 @@ def _count_writes(service: Service) -> list[bytes]:
             written.append(data)
             self._transport.write(data)
 
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            """No socket: nothing goes past it."""
+            return default if name == "socket" else self._transport.get_extra_info(name, default)
+
         def __getattr__(self, name: str) -> object:
             return getattr(self._transport, name)
 
     def wrap() -> None:
         for connection in service.server.connections:
             connection._transport = Counting(connection._transport)
-            connection._descriptor = -1  # nothing goes past it
 
     service.on_loop(wrap)
     return written
