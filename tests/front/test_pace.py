@@ -7,6 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from zerolayer.front.held import HeldClients
 from zerolayer.front.pace import Pace
 from zerolayer.guard.deadline.admission import Admission
 from zerolayer.guard.deadline.booking import Terms, Work
@@ -29,7 +30,8 @@ def test_nothing_of_a_prompt_waits_any_more_when_all_that_was_not_kept_is_read(k
     guard = SimpleNamespace(
         admission=admission, slots=calendar, chunk_tokens=CHUNK, drafts=SimpleNamespace(number=2), books=None
     )
-    pace = Pace(guard, MagicMock(), [], MagicMock(), MagicMock(), lambda: 0)
+    held = HeldClients(guard, lambda: 0, MagicMock())
+    pace = Pace(guard, MagicMock(), held, MagicMock(), MagicMock(), lambda: 0)
     full_ns = cost.prices().chunk_ns[-1]
     asked = Work(CHUNKS, CHUNKS * full_ns, full_ns, TOKENS)
     slot = calendar.claim(asked, Terms(0, 5_000 * MS, 250 * MS, 60_000 * MS))

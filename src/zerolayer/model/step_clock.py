@@ -181,11 +181,8 @@ class StepClock:
         for report in reports:
             self._deliver(report)
         bell = self._bell if reports else None
-        if bell is not None and not self._rings:
-            bell.ring()
-            bell = None
-        elif bell is not None and waits:
-            bell.ring_and_wait()
+        if bell is not None and (waits or not self._rings):
+            (bell.ring_and_wait if self._rings else bell.ring)()
             bell = None
         closing, self._closing = self._closing, []
         for slot in closing:
