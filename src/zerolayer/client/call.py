@@ -193,7 +193,7 @@ class Call:
             self._nodes.lost(node, now_ns)
             return
         self._nodes.heard(node, now_ns, head.load)
-        self._nodes.ended(node)
+        self._nodes.refused(node, now_ns)
         if head.ticket is not None:
             self._left.append(Promise(node, now_ns, head.ticket))
 

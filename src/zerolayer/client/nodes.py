@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from zerolayer.client.quickness import Quickness
 from zerolayer.wire.load import Load
 
 NS_PER_MS: Final = 1_000_000
@@ -123,6 +124,8 @@ class Nodes:
     def __init__(self, names: Sequence[str]) -> None:
         self._nodes = {name: Node(name) for name in names}
         self._given = frozenset(names)
+        self._quickness = Quickness()
+        self._slow: dict[str, float] = {}  # nodes that are far slower than all together: how many times
         self.known = False  # whether any has ever answered
 
     def __getitem__(self, name: str) -> Node:
@@ -151,6 +154,7 @@ class Nodes:
         gone = [node.name for node in self._nodes.values() if self._is_gone(node, now_ns)]
         for name in gone:
             del self._nodes[name]
+            self._quickness.forget(name)
         return gone
 
     def give(self, names: Sequence[str], now_ns: int, *, listed: bool) -> list[str]:
@@ -182,6 +186,7 @@ class Nodes:
         if not usable:
             return None
         bound = LOAD_BOUND * (sum(node.running for node in usable) + 1) / len(usable)
+        usable = [node for node in usable if not self._has_enough(node, bound)] or usable
         ranked = sorted(usable, key=lambda node: _weight(prefix, node.name))
         for node in ranked:
             # The bound is rounded up: a client with few requests under way keeps to the nodes that know them.
@@ -191,6 +196,11 @@ class Nodes:
         return min(
             usable, key=lambda node: (node.start_in_ns(now_ns), node.running, -node.load.derate, order[node.name])
         ).name
+
+    def _has_enough(self, node: Node, bound: float) -> bool:
+        """Whether a slow node has all requests that its speed is good for; others may well start later than there."""
+        speed = self._slow.get(node.name)
+        return speed is not None and node.running >= max(1.0, speed * bound)
 
     def _usable(self, now_ns: int, without: frozenset[str]) -> list[Node]:
         """Those that are well; else those that may be well again. Of either, those that are listed where there are."""
@@ -233,6 +243,7 @@ class Nodes:
             (0 if node.surely_free(now_ns) else node.start_in_ns(now_ns), node.running, place)
             for place, node in enumerate(self._nodes.values())
             if node.listed and node.name not in without and node.usable(now_ns) and node.is_fresh(now_ns)
+            if node.name not in self._slow
         ]
         if not starts or now_ns + min(starts)[0] + GAIN_NS > than_ns:
             return None
@@ -240,7 +251,8 @@ class Nodes:
 
     def offers(self, now_ns: int) -> list[tuple[str, int]]:
         """The nodes that have slots by what they said a moment ago, or may have one now that they are back."""
-        found = [(node.name, node.offered(now_ns)) for node in self._nodes.values() if node.listed]
+        listed = [node for node in self._nodes.values() if node.listed and node.name not in self._slow]
+        found = [(node.name, node.offered(now_ns)) for node in listed]
         return [(name, slots) for name, slots in found if slots]
 
     def probe_due_ns(self) -> int | None:
@@ -255,6 +267,7 @@ class Nodes:
     def sent(self, name: str) -> None:
         """A request goes to the node, which may have been forgotten since it booked it."""
         node = self._nodes.setdefault(name, Node(name, listed=False))
+        self._quickness.changes(name, node.running)
         node.asked = True
         node.running += 1
         node.unheard += 1
@@ -279,22 +292,30 @@ class Nodes:
             node.load, node.told_ns, node.ended = load, now_ns, 0
 
     def ended(self, name: str) -> None:
-        """A reply ended, however."""
+        """An answer ended, however."""
+        self._quickness.answered(name, self._nodes[name].running, len(self._nodes))
+        self._left(name)
+        self._nodes[name].ended += 1
+        self._slow = self._quickness.slow({each.name: each.running for each in self._nodes.values()})
+
+    def _left(self, name: str) -> None:
+        """A request is there no more."""
         node = self._nodes[name]
+        self._quickness.changes(name, node.running)
         node.running -= 1
-        node.ended += 1
 
     def refused(self, name: str, now_ns: int) -> None:
         """A reply was a refusal. If its node has free slots, these are not for everybody."""
         node = self._nodes[name]
         if node.load.free and node.told_ns == now_ns:
             node.offers_from_ns = now_ns + FRESH_NS
-        self.ended(name)
+        self._left(name)
+        node.ended += 1
 
     def lost(self, name: str, now_ns: int) -> None:
         """No reply: nothing listens, the connection broke, or the node fell silent. It is left out for a while."""
         node = self._nodes[name]
-        node.running -= 1
+        self._left(name)
         node.unheard -= 1
         node.probing = False
         node.failed(now_ns)
@@ -302,7 +323,7 @@ class Nodes:
     def abandoned(self, name: str) -> None:
         """The caller broke off before a reply came; this says nothing about the node."""
         node = self._nodes[name]
-        node.running -= 1
+        self._left(name)
         node.unheard -= 1
         node.probing = False
 

@@ -24,15 +24,20 @@ class Patience {
   // A window of `wall_ns` has ended at `now_ns`, in which `threads` slept for `slept_ns` in all, after they had spun if they do.
   //
   //   they    what it saw                                                next
-  //   spin    they slept for over kTooMuch of the window                 sleep at once
+  //   spin    they slept for over kTooMuch of the window, for the        sleep at once
+  //           third time in a row, or other programs are known of:
+  //           a hypervisor, too, takes a core now and then
   //   sleep   so they did for 0.1 s, twice as long each time             spin
   //           that spinning was no good, up to 0.8 s
   void look(int64_t now_ns, int64_t wall_ns, int64_t slept_ns, int threads) {
     if (spins_ && double(slept_ns) > kTooMuch * double(threads) * double(wall_ns)) {
+      if (++in_a_row_ < kInARow && pause_ns_ == kLeastNs) return;
+      in_a_row_ = 0;
       spins_ = false;
       until_ns_ = now_ns + pause_ns_;
       pause_ns_ = std::min(2 * pause_ns_, kMostNs);
     } else if (spins_) {
+      in_a_row_ = 0;
       pause_ns_ = kLeastNs;
     } else if (now_ns >= until_ns_) {
       spins_ = true;
@@ -41,9 +46,11 @@ class Patience {
 
  private:
   static constexpr double kTooMuch = 0.25;
+  static constexpr int kInARow = 3;
   static constexpr int64_t kLeastNs = 100000000, kMostNs = 800000000;
 
   bool spins_ = true;
+  int in_a_row_ = 0;  // windows in which spinning was no good
   int64_t until_ns_ = 0, pause_ns_ = kLeastNs;
 };
 
