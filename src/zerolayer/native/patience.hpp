@@ -25,7 +25,7 @@ class Patience {
   //
   //   they    what it saw                                                next
   //   spin    they slept for over kTooMuch of the window, for the        sleep at once
-  //           third time in a row, or other programs are known of:
+  //           tenth time in a row, or other programs are known of:
   //           a hypervisor, too, takes a core now and then
   //   sleep   so they did for 0.1 s, twice as long each time             spin
   //           that spinning was no good, up to 0.8 s
@@ -46,7 +46,7 @@ class Patience {
 
  private:
   static constexpr double kTooMuch = 0.25;
-  static constexpr int kInARow = 3;
+  static constexpr int kInARow = 10;
   static constexpr int64_t kLeastNs = 100000000, kMostNs = 800000000;
 
   bool spins_ = true;
