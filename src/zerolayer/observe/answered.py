@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import compress
 from typing import Final
 
-from zerolayer.observe.exposition import Histogram, escape, family, head, single
+from zerolayer.observe.exposition import Histogram, escape, family, histograms, single
 from zerolayer.observe.promises import Promises
 from zerolayer.observe.sizes import Sizes
 from zerolayer.observe.stages import STAGE_NAMES, Stage, StageClock
@@ -101,14 +101,13 @@ class Answered:
     def lines(self) -> Iterator[str]:
         """The samples with HELP and TYPE."""
         labels = f'model_name="{self._model}"'
-        for name, about, histogram in (
+        shown = (
             ("time_to_first_token_seconds", "First byte read to first token.", self.first_token),
             ("inter_token_latency_seconds", "Between two tokens.", self._between_tokens),
             ("e2e_request_latency_seconds", "First byte to last byte.", self._end_to_end),
             ("request_prefill_time_seconds", "Steps up to the first token.", self._prefill),
-        ):
-            yield from head(f"vllm:{name}", "histogram", about)
-            yield from histogram.lines(f"vllm:{name}", labels)
+        )
+        yield from histograms("vllm:{}", labels, shown)
         yield from single("vllm:prompt_tokens_total", "counter", "Prompt tokens.", labels, self._prompt_tokens)
         yield from single("vllm:generation_tokens_total", "counter", "Tokens chosen.", labels, self.generation_tokens)
         ended, how = self.ended.items(), "finished_reason"
@@ -124,10 +123,9 @@ class Answered:
     def _genai_lines(self) -> Iterator[str]:
         """OpenTelemetry's names for the same (semantic conventions for generative AI), as Prometheus spells them."""
         labels = f'gen_ai_request_model="{self._model}",gen_ai_provider_name="zerolayer"'
-        for name, about, histogram in (
+        shown = (
             ("request_duration", "First byte to last byte.", self._end_to_end),
             ("time_to_first_token", "First byte read to first token.", self.first_token),
             ("time_per_output_token", "Steps after the first token, by token.", self.sizes.token_time),
-        ):
-            yield from head(f"gen_ai_server_{name}_seconds", "histogram", about)
-            yield from histogram.lines(f"gen_ai_server_{name}_seconds", labels)
+        )
+        yield from histograms("gen_ai_server_{}_seconds", labels, shown)

@@ -79,6 +79,14 @@ def head(name: str, kind: str, about: str) -> Iterator[str]:
     yield f"# TYPE {name} {kind}"
 
 
+def histograms(named: str, labels: str, shown: Iterable[tuple[str, str, Histogram]]) -> Iterator[str]:
+    """Histograms with their names, put into ``named`` in place of ``{}``, and what they are about."""
+    for name, about, histogram in shown:
+        whole = named.format(name)
+        yield from head(whole, "histogram", about)
+        yield from histogram.lines(whole, labels)
+
+
 def single(name: str, kind: str, about: str, labels: str, value: float) -> Iterator[str]:
     """A metric with one sample."""
     yield from head(name, kind, about)

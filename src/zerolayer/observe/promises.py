@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from zerolayer.observe.exposition import Histogram, family, head
+from zerolayer.observe.exposition import Histogram, family, head, histograms
 
 _NS: Final = 1e-9
 _SLACK_S: Final = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0)
@@ -80,12 +80,11 @@ class Promises:
             ("limit_missed_total", "Limits of admitted requests that did not hold.", "limit", self._missed),
         ):
             yield from family(f"zerolayer:{name}", "counter", about, labels, label, values.items())
-        for name, about, histogram in (
+        shown = (
             ("deadline_slack_seconds", "Time between end and deadline.", self._slack),
             ("booking_lateness_seconds", "From the booked start to the client's arrival.", self._lateness),
-        ):
-            yield from head(f"zerolayer:{name}", "histogram", about)
-            yield from histogram.lines(f"zerolayer:{name}", labels)
+        )
+        yield from histograms("zerolayer:{}", labels, shown)
 
     def refusal_lines(self, labels: str) -> Iterator[str]:
         """The same of refusals, which are the service's, whatever model is served."""

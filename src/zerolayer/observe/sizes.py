@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from operator import add
 from typing import Final
 
-from zerolayer.observe.exposition import Histogram, head, single
+from zerolayer.observe.exposition import Histogram, histograms, single
 
 _NS_PER_S: Final = 1_000_000_000
 _TOKENS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
@@ -70,7 +70,7 @@ class Sizes:
 
     def lines(self, labels: str) -> Iterator[str]:
         """The samples with HELP and TYPE."""
-        for name, about, histogram in (
+        shown = (
             ("request_prompt_tokens", "Prompt tokens of a finished request.", self._prompt),
             ("request_generation_tokens", "Tokens of a finished answer.", self._generated),
             ("request_params_max_tokens", "The longest answer that was allowed.", self._allowed),
@@ -81,9 +81,8 @@ class Sizes:
             ("request_queue_time_seconds", "Waiting for a step border; there is no queue.", self._queue),
             ("request_decode_time_seconds", "Steps after the first token.", self._decode),
             ("request_inference_time_seconds", "Steps that held a row of the request.", self._inference),
-        ):
-            yield from head(f"vllm:{name}", "histogram", about)
-            yield from histogram.lines(f"vllm:{name}", labels)
+        )
+        yield from histograms("vllm:{}", labels, shown)
         for name, about, value in (
             ("prompt_tokens_cached_total", "Prompt tokens kept from earlier requests.", self._cached_tokens),
             ("prefix_cache_queries_total", "Prompt tokens that were looked for.", self._prompt_tokens),
