@@ -76,13 +76,12 @@ def test_who_is_slow_has_less_than_its_part_of_the_answers_and_few_say_nothing(e
     answers = 0
     for name, ends in events:
         if ends and running[name]:
-            quickness.answered(name, running[name], len(NAMES))
+            quickness.answered(name, running)
             answers += 1
             running[name] -= 1
         elif not ends:
             quickness.changes(name, running[name])
             running[name] += 1
-    slow = quickness.slow(running)
-    assert all(0 <= speed < WELL for speed in slow.values())
-    assert len(slow) < len(NAMES)
-    assert not slow or answers >= 8
+    assert all(0 <= speed < WELL for speed in quickness.slow.values())
+    assert len(quickness.slow) < len(NAMES)
+    assert not quickness.slow or answers >= 8

@@ -125,7 +125,6 @@ class Nodes:
         self._nodes = {name: Node(name) for name in names}
         self._given = frozenset(names)
         self._quickness = Quickness()
-        self._slow: dict[str, float] = {}  # nodes that are far slower than all together: how many times
         self.known = False  # whether any has ever answered
 
     def __getitem__(self, name: str) -> Node:
@@ -199,7 +198,7 @@ class Nodes:
 
     def _has_enough(self, node: Node, bound: float) -> bool:
         """Whether a slow node has all requests that its speed is good for; others may well start later than there."""
-        speed = self._slow.get(node.name)
+        speed = self._quickness.slow.get(node.name)
         return speed is not None and node.running >= max(1.0, speed * bound)
 
     def _usable(self, now_ns: int, without: frozenset[str]) -> list[Node]:
@@ -243,7 +242,7 @@ class Nodes:
             (0 if node.surely_free(now_ns) else node.start_in_ns(now_ns), node.running, place)
             for place, node in enumerate(self._nodes.values())
             if node.listed and node.name not in without and node.usable(now_ns) and node.is_fresh(now_ns)
-            if node.name not in self._slow
+            if node.name not in self._quickness.slow
         ]
         if not starts or now_ns + min(starts)[0] + GAIN_NS > than_ns:
             return None
@@ -251,7 +250,7 @@ class Nodes:
 
     def offers(self, now_ns: int) -> list[tuple[str, int]]:
         """The nodes that have slots by what they said a moment ago, or may have one now that they are back."""
-        listed = [node for node in self._nodes.values() if node.listed and node.name not in self._slow]
+        listed = [node for node in self._nodes.values() if node.listed and node.name not in self._quickness.slow]
         found = [(node.name, node.offered(now_ns)) for node in listed]
         return [(name, slots) for name, slots in found if slots]
 
@@ -293,10 +292,9 @@ class Nodes:
 
     def ended(self, name: str) -> None:
         """An answer ended, however."""
-        self._quickness.answered(name, self._nodes[name].running, len(self._nodes))
+        self._quickness.answered(name, {each.name: each.running for each in self._nodes.values()})
         self._left(name)
         self._nodes[name].ended += 1
-        self._slow = self._quickness.slow({each.name: each.running for each in self._nodes.values()})
 
     def _left(self, name: str) -> None:
         """A request is there no more."""

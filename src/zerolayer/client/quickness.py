@@ -27,13 +27,16 @@ class _Share:
 
 
 class Quickness:
-    """``changes`` is told before the number of a node's requests changes, ``answered`` of each answer that ended."""
+    """``changes`` is told before the number of a node's requests changes, ``answered`` of each answer that ended.
+
+    ``slow``: the nodes that are, with their speed over that of all.
+    """
 
     def __init__(self) -> None:
+        self.slow: dict[str, float] = {}
         self._answers = 0
         self._keep = 0.0
         self._shares: dict[str, _Share] = {}
-        self._slow: dict[str, float] = {}
 
     def changes(self, name: str, running: int) -> None:
         """It had ``running`` requests until now."""
@@ -45,31 +48,24 @@ class Quickness:
             share.running = share.running * kept + running * (1 - kept) / (1 - self._keep)
         share.seen = self._answers
 
-    def answered(self, name: str, running: int, nodes: int) -> None:
-        """One of its ``running`` requests is answered. ``nodes``: how many there are."""
-        self._keep = 1 - 1 / (WINDOW * max(1, nodes))
+    def answered(self, name: str, running: Mapping[str, int]) -> None:
+        """One of its requests is answered, when the nodes had so many: each is judged anew."""
+        self._keep = 1 - 1 / (WINDOW * len(running))
         self._answers += 1
-        self.changes(name, running)
-        self._shares[name].own += 1
+        for each, count in running.items():
+            self.changes(each, count)
+        shares = {each: self._shares[each] for each in running}
+        shares[name].own += 1
+        total = sum(share.running for share in shares.values())
+        usual = sum(share.own for share in shares.values()) / total if total else 0.0
+        expected = {each: share.running * usual for each, share in shares.items()}
+        self.slow = {
+            each: shares[each].own / due
+            for each, due in expected.items()
+            if (each in self.slow and shares[each].own < WELL * due) or (due >= SEEN and shares[each].own < SLOW * due)
+        }
 
     def forget(self, name: str) -> None:
         """It is no node any more."""
         self._shares.pop(name, None)
-        self._slow.pop(name, None)
-
-    def slow(self, running: Mapping[str, int]) -> dict[str, float]:
-        """Of these nodes, with so many requests each, the slow ones: their speed over that of all."""
-        for name, count in running.items():
-            self.changes(name, count)
-        shares = {name: self._shares[name] for name in running}
-        total = sum(share.running for share in shares.values())
-        if not total:
-            return {}
-        usual = sum(share.own for share in shares.values()) / total
-        expected = {name: share.running * usual for name, share in shares.items()}
-        self._slow = {
-            name: shares[name].own / due
-            for name, due in expected.items()
-            if (name in self._slow and shares[name].own < WELL * due) or (due >= SEEN and shares[name].own < SLOW * due)
-        }
-        return self._slow
+        self.slow.pop(name, None)
