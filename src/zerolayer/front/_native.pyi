@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import final
 
-from zerolayer.front.lines import Line
+from zerolayer.front.lines import Frames, Line
 from zerolayer.front.outbox import Writer
 from zerolayer.model.engine import SampledToken
 
@@ -25,10 +25,35 @@ class Growth:
     def __init__(self, types: Mapping[str, type], /) -> None: ...
     def grow(
         self, tokens: Sequence[SampledToken], lines: list[Line | None], ended_ns: int, /
-    ) -> tuple[list[SampledToken], int, list[Writer], list[int], list[bytes]]:
+    ) -> tuple[list[SampledToken], int]:
         """Take each token whose slot has a line, if its text is all that it brings and its outlet is clear.
 
-        It is counted in its transcript, and its bytes are among the frames of its connection, or they are told here:
-        the tokens that are left to ``Running.push``; how many of those that were taken came later than their clients
-        allow; and for sockets the writers, their descriptors and the pieces.
+        It is counted in its transcript, and its bytes are kept for ``send``. Returns the tokens that are left to
+        ``Running.push``, and how many of those that were taken came later than their clients allow.
         """
+
+    def send(self, many: int, /) -> tuple[list[tuple[Writer, bytes]], list[Frames]]:
+        """Offer what was taken to the kernel, in one send for each connection; ``many`` ones without the lock.
+
+        Returns what the kernel did not take, and the HTTP/2 connections that have their frames back, since something
+        is before them.
+        """
+
+class LineNumbers:
+    """Numbers that C++ reads and writes in place; 0 at first."""
+
+    last_ns: int
+    gap_ns: int
+
+class TranscriptNumbers:
+    """As ``LineNumbers``."""
+
+    completion_tokens: int
+    token_id: int
+
+class SocketNumbers:
+    """As ``LineNumbers``; ``chunked`` and ``sure`` are 0 or 1."""
+
+    descriptor: int
+    chunked: int
+    sure: int

@@ -142,11 +142,15 @@ class Http2Connection(asyncio.Protocol):
     def take(self) -> bytes:
         """As ``outbox.Writer``."""
         self.scheduled = False
-        waits = self._stalled_ns != NEVER or self._transport.get_write_buffer_size()
-        if waits or self._closed or self._draining or self.descriptor < 0:
+        if self.free_descriptor() < 0:
             self._flush()
             return b""
         return self.core.take()
+
+    def free_descriptor(self) -> int:
+        """As ``lines.Frames``."""
+        waits = self._stalled_ns != NEVER or self._transport.get_write_buffer_size()
+        return -1 if waits or self._closed or self._draining else self.descriptor
 
     def write(self, data: bytes) -> None:
         """As ``outbox.Writer``."""

@@ -7,14 +7,14 @@ from typing import Final, Protocol
 from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.exchange import Exchange, Headers
-from zerolayer.front.lines import FrameOutlet, Outlet
+from zerolayer.front.lines import FrameOutlet, Frames, Outlet
 from zerolayer.wire.http2 import Code, Http2Protocol
 from zerolayer.wire.http2_reply import later_block, length_field
 
 _WITHOUT_LENGTH: Final = frozenset({204, 304})
 
 
-class StreamCarrier(Protocol):
+class StreamCarrier(Frames, Protocol):
     """The connection, as a stream needs it."""
 
     core: Http2Protocol
@@ -24,9 +24,6 @@ class StreamCarrier(Protocol):
     @property
     def caller(self) -> Caller:
         """Who is at the other end."""
-
-    def wake(self) -> None:
-        """Write in the next turn of the loop."""
 
     def done(self, stream: Http2Stream) -> None:
         """Its last frame was collected."""

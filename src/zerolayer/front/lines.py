@@ -9,12 +9,13 @@ whose client is behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
 
-from zerolayer.front._native import Growth
-from zerolayer.front.outbox import Writer, send_past
+from zerolayer.front._native import Growth, LineNumbers, SocketNumbers
+from zerolayer.front.outbox import MANY, Writer, or_cut
 from zerolayer.front.transcript import Transcript
 from zerolayer.model.engine import SampledToken
 from zerolayer.text.decode import Decoder
@@ -63,13 +64,14 @@ class Around(msgspec.Struct, frozen=True):
     after: bytes = b""
 
 
-class SocketOutlet:
+class SocketOutlet(SocketNumbers):
     """A connection that is one reply's, with a socket of its own: each piece is sent to it.
 
-    ``clear`` says whether the kernel may have the next bytes now. ``chunked``: a piece is a chunk of HTTP/1.1.
+    ``clear`` says whether the kernel may have the next bytes now. It is asked when that is not ``sure``: as long as the
+    kernel takes all and no token goes another way, nothing can wait. ``chunked``: a piece is a chunk of HTTP/1.1.
     """
 
-    __slots__ = ("chunked", "clear", "descriptor", "writer")
+    __slots__ = ("clear", "writer")
 
     def __init__(self, writer: Writer, clear: Callable[[], bool], *, chunked: bool) -> None:
         self.writer = writer
@@ -78,13 +80,14 @@ class SocketOutlet:
         self.chunked = chunked
 
 
-class Frames(Protocol):
-    """An HTTP/2 connection. ``scheduled``: it writes in the next turn of the loop."""
-
-    scheduled: bool
+class Frames(Writer, Protocol):
+    """An HTTP/2 connection."""
 
     def wake(self) -> None:
-        """Write in the next turn of the loop."""
+        """Write what was collected in the next turn of the loop."""
+
+    def free_descriptor(self) -> int:
+        """Of its socket, where the kernel may have the next bytes now; else -1."""
 
 
 class FrameOutlet:
@@ -101,12 +104,10 @@ class FrameOutlet:
 Outlet = SocketOutlet | FrameOutlet
 
 
-class Line:
+class Line(LineNumbers):
     """One reply. ``last_ns`` is when its last token came, ``gap_ns`` how long its client allows between two."""
 
-    __slots__ = (
-        "after", "before", "decoder", "gap_ns", "known", "last_ns", "outlet", "render", "transcript",
-    )  # fmt: skip
+    __slots__ = ("after", "before", "decoder", "known", "outlet", "render", "transcript")
 
     def __init__(self, transcript: Transcript, around: Around, outlet: Outlet, *, last_ns: int, gap_ns: int) -> None:
         self.transcript = transcript
@@ -124,14 +125,11 @@ _TYPES: Final = (SampledToken, Line, Transcript, Decoder, SocketOutlet, FrameOut
 
 
 class Lines:
-    """Of ``slots`` slots. All on the loop; nothing but ``take`` and ``send`` lies between the two."""
+    """Of ``slots`` slots. All on the loop; what lies between ``take`` and ``send`` is the same step's."""
 
     def __init__(self, slots: int) -> None:
         self._growth = Growth({each.__name__: each for each in _TYPES})
         self._lines: list[Line | None] = [None] * slots
-        self._writers: list[Writer] = []
-        self._descriptors: list[int] = []
-        self._pieces: list[bytes] = []
 
     def add(self, slot: int, line: Line) -> None:
         """The slot's further tokens may be taken."""
@@ -143,11 +141,12 @@ class Lines:
 
     def take(self, tokens: Sequence[SampledToken], ended_ns: int) -> tuple[Sequence[SampledToken], int]:
         """What can be taken of a step's tokens; returns the others, and how many of those taken came too late."""
-        rest, late, self._writers, self._descriptors, self._pieces = self._growth.grow(tokens, self._lines, ended_ns)
-        return rest, late
+        return self._growth.grow(tokens, self._lines, ended_ns)
 
     def send(self) -> None:
         """Send what was taken."""
-        if self._pieces:
-            send_past(self._writers, self._descriptors, self._pieces)
-            self._writers, self._descriptors, self._pieces = [], [], []
+        left, waiting = self._growth.send(MANY)
+        for writer, rest in left:
+            or_cut(writer, partial(writer.write, rest))
+        for connection in waiting:
+            or_cut(connection, connection.wake)

@@ -59,7 +59,7 @@ class Outbox:
         descriptors: list[int] = []
         pieces: list[bytes] = []
         for writer in behind:
-            piece = _or_cut(writer, writer.take)
+            piece = or_cut(writer, writer.take)
             if piece:
                 writers.append(writer)
                 descriptors.append(writer.descriptor)
@@ -70,10 +70,10 @@ class Outbox:
 def send_past(writers: Sequence[Writer], descriptors: list[int], pieces: list[bytes]) -> None:
     """Send each piece past its transport, which holds nothing back; what the kernel does not take is given to that."""
     for place, sent in send_each(descriptors, pieces, len(pieces) >= MANY):
-        _or_cut(writers[place], partial(writers[place].write, pieces[place][sent:]))
+        or_cut(writers[place], partial(writers[place].write, pieces[place][sent:]))
 
 
-def _or_cut(writer: Writer, write: Callable[[], _T]) -> _T | None:
+def or_cut(writer: Writer, write: Callable[[], _T]) -> _T | None:
     """A writer's defect costs its own connection, and none of those whose bytes wait beside it."""
     try:
         return write()

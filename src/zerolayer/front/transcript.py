@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
+from zerolayer.front._native import TranscriptNumbers
 from zerolayer.model.engine import SampledToken
 from zerolayer.text.decode import Decoder
 from zerolayer.text.stop import StopMatcher
@@ -18,15 +19,14 @@ from zerolayer.wire.schema import CallDelta, FinishReason, Request, TokenLogprob
 _ID_BYTES: Final = 12
 
 
-class Transcript:
+class Transcript(TranscriptNumbers):
     """The text of one generation as it grows. ``stops`` are the request's stop strings; none costs nothing.
 
-    A ``silent`` one shows and counts nothing: its request wants no answer, only what is said about its prompt.
+    ``completion_tokens`` are those so far, ``token_id`` is the last one. A ``silent`` one shows and counts nothing: its
+    request wants no answer, only what is said about its prompt.
     """
 
-    __slots__ = (
-        "_logprobs", "_matcher", "_silent", "completion_tokens", "decoder", "prompt_logprobs", "reason", "token_id",
-    )  # fmt: skip
+    __slots__ = ("_logprobs", "_matcher", "_silent", "decoder", "prompt_logprobs", "reason")
 
     def __init__(self, decoder: Decoder, stops: Sequence[str], *, silent: bool = False) -> None:
         self._silent = silent
@@ -34,8 +34,6 @@ class Transcript:
         self.decoder = decoder
         self._matcher = StopMatcher(stops) if stops else None
         self._logprobs: list[TokenLogprob] = []
-        self.completion_tokens = 0
-        self.token_id = 0  # the last one
         self.reason: FinishReason | None = None  # set once the text is complete
 
     def push(self, token: SampledToken) -> str:

@@ -1,58 +1,22 @@
 // What a step's plain tokens become: the same that front/stream.py and what it calls make of them, for all streams in one call. Included
-// by front_module.cpp only, as it knows Python: attributes are read where __slots__ has put them, since by name they would cost as much as
-// all the rest.
+// by front_module.cpp only, as it knows Python.
 #pragma once
 
 #include <Python.h>
 #include <nanobind/nanobind.h>
-#include <structmember.h>
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 
 #include "front_chunk.hpp"
+#include "front_pieces.hpp"
+#include "front_slots.hpp"
 
 namespace zl {
 
-namespace nb = nanobind;
-
 constexpr size_t kFrameBytes = 16384, kFrameHeader = 9;  // the largest DATA frame that every peer takes; RFC 9113 section 4.1
 
-// An attribute that is one of a type's __slots__, or a field of a msgspec.Struct: a pointer at a fixed place of the object.
-class Slot {
- public:
-  Slot(nb::handle type, const char* name) {
-    nb::object found = nb::getattr(type, name);
-    if (Py_TYPE(found.ptr()) != &PyMemberDescr_Type || descriptor(found)->d_member->type != T_OBJECT_EX)
-      throw nb::type_error((std::string(name) + " is not one of the type's __slots__").c_str());
-    at_ = descriptor(found)->d_member->offset;
-  }
-  // Borrowed; null where nothing was set.
-  PyObject* of(PyObject* object) const { return *place(object); }
-  void set(PyObject* object, nb::object value) const {
-    PyObject* before = *place(object);
-    *place(object) = value.release().ptr();
-    Py_XDECREF(before);
-  }
-
- private:
-  static PyMemberDescrObject* descriptor(nb::handle found) { return reinterpret_cast<PyMemberDescrObject*>(found.ptr()); }
-  PyObject** place(PyObject* object) const { return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + at_); }
-  Py_ssize_t at_;
-};
-
-inline int64_t number(PyObject* value) { return value && PyLong_Check(value) ? PyLong_AsLongLong(value) : -1; }
-inline nb::object number(int64_t value) { return nb::steal(PyLong_FromLongLong(value)); }
-inline size_t bytes_in(PyObject* value) { return size_t(PyBytes_GET_SIZE(value)); }
-
-// Whatever went wrong, the token goes the usual way, where it is told.
-inline bool unusual() {
-  PyErr_Clear();
-  return false;
-}
-
-// Of the types in `types`, by the names of their classes. Raises TypeError where one of them has no such slot.
+// Of the types in `types`, by the names of their classes. Raises TypeError where one of them has no such attribute at a fixed place.
 class Growth {
  public:
   explicit Growth(nb::dict types)
@@ -61,52 +25,82 @@ class Growth {
         before_(line_, "before"), after_(line_, "after"), transcript_(line_, "transcript"), decoder_(line_, "decoder"),
         outlet_(line_, "outlet"), gap_ns_(line_, "gap_ns"), last_ns_(line_, "last_ns"), counted_(types["Transcript"]),
         count_(counted_, "completion_tokens"), last_id_(counted_, "token_id"), decodes_(types["Decoder"]), partial_(decodes_, "partial"),
-        socket_(types["SocketOutlet"]), chunked_(socket_, "chunked"), clear_(socket_, "clear"), descriptor_(socket_, "descriptor"),
-        writer_(socket_, "writer"), frames_(types["FrameOutlet"]), connection_(frames_, "connection"), sender_(frames_, "sender"),
-        stream_(frames_, "stream"), sends_(types["Sender"]), held_(sends_, "held"), all_window_(sends_, "window"), out_(sends_, "out"),
-        out_bytes_(sends_, "out_bytes"), streams_(types["Stream"]), stream_id_(streams_, "id"), pending_(streams_, "pending"),
-        window_(streams_, "window"), sent_bytes_(streams_, "sent_bytes"), scheduled_(nb::steal(PyUnicode_InternFromString("scheduled"))),
-        wake_(nb::steal(PyUnicode_InternFromString("wake"))) {}
+        socket_(types["SocketOutlet"]), chunked_(socket_, "chunked"), sure_(socket_, "sure"), descriptor_(socket_, "descriptor"),
+        clear_(socket_, "clear"), writer_(socket_, "writer"), frames_(types["FrameOutlet"]), connection_(frames_, "connection"),
+        sender_(frames_, "sender"), stream_(frames_, "stream"), sends_(types["Sender"]), held_(sends_, "held"), out_(sends_, "out"),
+        all_window_(sends_, "window"), out_bytes_(sends_, "out_bytes"), place_(sends_, "place"), streams_(types["Stream"]),
+        pending_(streams_, "pending"), stream_id_(streams_, "id"), window_(streams_, "window"), sent_bytes_(streams_, "sent_bytes"),
+        free_descriptor_(nb::steal(PyUnicode_InternFromString("free_descriptor"))) {}
 
   // As _native.pyi has it.
-  nb::tuple grow(nb::sequence tokens, nb::list lines, int64_t ended_ns) const {
-    Step step{lines, ended_ns, number(ended_ns), 0, {}, {}, {}};
+  nb::tuple grow(nb::sequence tokens, nb::list lines, int64_t ended_ns) {
     nb::list rest;
     nb::object all = nb::steal(PySequence_Fast(tokens.ptr(), "a sequence of tokens"));
     if (!all.is_valid()) throw nb::python_error();
+    late_ = 0;
     fetch(all.ptr(), lines.ptr());
     for (Py_ssize_t place = 0; place < PySequence_Fast_GET_SIZE(all.ptr()); place++) {
       nb::object token = nb::borrow(PySequence_Fast_GET_ITEM(all.ptr(), place));
-      if (!takes(token.ptr(), step)) rest.append(token);
+      nb::object line = line_of(token.ptr(), lines.ptr());
+      if (!line.is_valid() || !takes(line.ptr(), token.ptr(), ended_ns)) {
+        if (line.is_valid()) doubt(line.ptr());
+        rest.append(token);
+      }
     }
-    return nb::make_tuple(rest, step.late, step.writers, step.descriptors, step.pieces);
+    return nb::make_tuple(rest, late_);
+  }
+
+  // As _native.pyi has it.
+  nb::tuple send(size_t many) {
+    nb::list left, waiting;
+    sends_now_.clear();
+    for (size_t place = 0; place < parcels_.size(); place++) {
+      Parcel& parcel = parcels_[place];
+      const int descriptor = parcel.frames ? frames_descriptor(parcel.outlet.ptr()) : int(descriptor_.of(parcel.outlet.ptr()));
+      if (descriptor >= 0) sends_now_.push_back({descriptor, parcel.bytes.data(), parcel.bytes.size(), 0, place});
+      else if (parcel.frames) waiting.append(behind(parcel));
+    }
+    if (sends_now_.size() >= many) {
+      nb::gil_scoped_release others;
+      send_each(sends_now_.data(), sends_now_.size());
+    } else {
+      send_each(sends_now_.data(), sends_now_.size());
+    }
+    for (const Piece& piece : sends_now_)
+      if (piece.sent < piece.bytes) left.append(left_of(piece));
+    parcels_.clear();
+    return nb::make_tuple(left, waiting);
   }
 
  private:
-  struct Step {
-    nb::list lines;
-    int64_t ended_ns;
-    nb::object ended;
-    int late;  // tokens that came later after the last one than their clients allow
-    nb::list writers, descriptors, pieces;
-  };
+  // Whatever went wrong, the token goes the usual way, where it is told.
+  static bool unusual() {
+    PyErr_Clear();
+    return false;
+  }
 
   // Words lie all over a vocabulary: they are asked for together, so that the processor waits for all of them once.
   void fetch(PyObject* tokens, PyObject* lines) const {
     for (const bool words : {false, true})
       for (Py_ssize_t place = 0; place < PySequence_Fast_GET_SIZE(tokens); place++) {
         PyObject* token = PySequence_Fast_GET_ITEM(tokens, place);
-        if (!is(token, token_)) continue;
-        const int64_t slot = number(slot_.of(token)), id = number(id_.of(token));
-        if (slot < 0 || slot >= PyList_GET_SIZE(lines) || !is(PyList_GET_ITEM(lines, slot), line_)) continue;
-        PyObject* known = known_.of(PyList_GET_ITEM(lines, slot));
+        nb::object line = line_of(token, lines);
+        if (!line.is_valid()) continue;
+        PyObject* known = known_.of(line.ptr());
+        const int64_t id = number(id_.of(token));
         if (id < 0 || !known || !PyList_Check(known) || id >= PyList_GET_SIZE(known)) continue;
         PyObject** item = &reinterpret_cast<PyListObject*>(known)->ob_item[id];
         __builtin_prefetch(words ? static_cast<void*>(*item) : static_cast<void*>(item));
       }
   }
 
-  static bool is(PyObject* object, const nb::object& type) { return object && Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(type.ptr()); }
+  // Invalid where the token's slot has none.
+  nb::object line_of(PyObject* token, PyObject* lines) const {
+    if (!is(token, token_)) return {};
+    const int64_t slot = number(slot_.of(token));
+    if (slot < 0 || slot >= PyList_GET_SIZE(lines) || !is(PyList_GET_ITEM(lines, slot), line_)) return {};
+    return nb::borrow(PyList_GET_ITEM(lines, slot));
+  }
 
   // Whether nothing is to be done for the token but to show its text.
   bool plain(PyObject* token) const {
@@ -115,20 +109,20 @@ class Growth {
            !PyTuple_GET_SIZE(prompt);
   }
 
-  bool takes(PyObject* token, Step& step) const {
-    if (!is(token, token_) || !plain(token)) return false;
-    const int64_t slot = number(slot_.of(token));
-    if (slot < 0 || size_t(slot) >= step.lines.size()) return false;
-    nb::object line = nb::borrow(PyList_GET_ITEM(step.lines.ptr(), slot));
-    if (!is(line.ptr(), line_) || !sound(line.ptr()) || partial_.of(decoder_.of(line.ptr())) != Py_None) return false;
-    nb::object word = word_of(line.ptr(), id_.of(token));
+  bool takes(PyObject* line, PyObject* token, int64_t ended_ns) {
+    if (!plain(token) || !sound(line) || partial_.of(decoder_.of(line)) != Py_None) return false;
+    const int64_t id = number(id_.of(token));
+    nb::object word = word_of(line, id);
     if (!word.is_valid()) return false;
-    nb::object outlet = nb::borrow(outlet_.of(line.ptr()));
     if (bytes_in(word.ptr())) {
-      const bool socket = is(outlet.ptr(), socket_);
-      if (!(socket ? into_socket(line.ptr(), outlet.ptr(), word.ptr(), step) : into_frames(line.ptr(), outlet.ptr(), word.ptr()))) return false;
+      nb::object outlet = nb::borrow(outlet_.of(line));
+      if (!(is(outlet.ptr(), socket_) ? into_socket(line, outlet, word.ptr()) : into_frames(line, outlet, word.ptr()))) return false;
     }
-    count(line.ptr(), token, step);
+    PyObject* transcript = transcript_.of(line);
+    count_.of(transcript)++;
+    last_id_.of(transcript) = id;
+    if (ended_ns - last_ns_.of(line) > gap_ns_.of(line)) late_++;
+    last_ns_.of(line) = ended_ns;
     return true;
   }
 
@@ -137,108 +131,127 @@ class Growth {
     PyObject *before = before_.of(line), *after = after_.of(line), *outlet = outlet_.of(line);
     if (!is(decoder_.of(line), decodes_) || !is(transcript_.of(line), counted_)) return false;
     if (!before || !after || !PyBytes_Check(before) || !PyBytes_Check(after)) return false;
-    if (is(outlet, socket_)) return clear_.of(outlet) && writer_.of(outlet) && descriptor_.of(outlet);
+    if (is(outlet, socket_)) return clear_.of(outlet) && writer_.of(outlet);
     if (!is(outlet, frames_) || !is(sender_.of(outlet), sends_) || !is(stream_.of(outlet), streams_)) return false;
     PyObject* out = out_.of(sender_.of(outlet));
     return connection_.of(outlet) && out && PyList_Check(out);
   }
 
   // What is shown of the token; invalid where that depends on what comes next.
-  nb::object word_of(PyObject* line, PyObject* id) const {
+  nb::object word_of(PyObject* line, int64_t id) const {
     PyObject* known = known_.of(line);
-    const int64_t place = number(id);
-    if (place < 0 || !known || !PyList_Check(known) || place >= PyList_GET_SIZE(known)) return {};
-    PyObject* word = PyList_GET_ITEM(known, place);
+    if (id < 0 || !known || !PyList_Check(known) || id >= PyList_GET_SIZE(known)) return {};
+    PyObject* word = PyList_GET_ITEM(known, id);
     if (word != Py_None) return PyBytes_Check(word) ? nb::borrow(word) : nb::object();
-    nb::object made = render_.of(line) ? nb::steal(PyObject_CallOneArg(render_.of(line), id)) : nb::object();
+    nb::object number = nb::steal(PyLong_FromLongLong(id));
+    nb::object made = render_.of(line) && number.is_valid() ? nb::steal(PyObject_CallOneArg(render_.of(line), number.ptr())) : nb::object();
     if (!made.is_valid()) unusual();
     return made.is_valid() && PyBytes_Check(made.ptr()) ? made : nb::object();
   }
 
-  bool into_socket(PyObject* line, PyObject* outlet, PyObject* word, Step& step) const {
-    nb::object clear = nb::steal(PyObject_CallNoArgs(clear_.of(outlet)));
-    if (!clear.is_valid()) return unusual();
-    if (clear.ptr() != Py_True) return false;
-    PyObject *before = before_.of(line), *after = after_.of(line);
-    const size_t size = bytes_in(before) + bytes_in(word) + bytes_in(after);
-    char line_of_size[18];
-    size_t digits = 0;
-    const bool chunked = chunked_.of(outlet) == Py_True;
-    if (chunked) {
-      digits = size_digits(size, line_of_size);
-      line_of_size[digits++] = '\r';
-      line_of_size[digits++] = '\n';
+  // A piece of its own, where nothing that was written waits before it. That is asked once: as long as the kernel takes all and every token
+  // comes this way, nothing can.
+  bool into_socket(PyObject* line, nb::object outlet, PyObject* word) {
+    if (!sure_.of(outlet.ptr())) {
+      nb::object clear = nb::steal(PyObject_CallNoArgs(clear_.of(outlet.ptr())));
+      if (!clear.is_valid()) return unusual();
+      if (clear.ptr() != Py_True) return false;
+      sure_.of(outlet.ptr()) = 1;
     }
-    nb::object piece = nb::steal(PyBytes_FromStringAndSize(nullptr, Py_ssize_t(digits + size + (chunked ? 2 : 0))));
-    if (!piece.is_valid()) return unusual();
-    char* to = PyBytes_AS_STRING(piece.ptr());
-    std::memcpy(to, line_of_size, digits);
-    to = put(put(put(to + digits, before), word), after);
-    if (chunked) std::memcpy(to, "\r\n", 2);
-    step.writers.append(nb::borrow(writer_.of(outlet)));
-    step.descriptors.append(nb::borrow(descriptor_.of(outlet)));
-    step.pieces.append(piece);
+    const bool chunked = chunked_.of(outlet.ptr());
+    std::string& bytes = parcels_[parcels_.add(outlet, false)].bytes;
+    if (chunked) {
+      char digits[16];
+      bytes.append(digits, size_digits(size_of(line, word), digits));
+      bytes.append("\r\n", 2);
+    }
+    put(bytes, line, word);
+    if (chunked) bytes.append("\r\n", 2);
     return true;
   }
 
-  // One DATA frame, where both windows have room for it and nothing waits before it (RFC 9113 section 6.9).
-  bool into_frames(PyObject* line, PyObject* outlet, PyObject* word) const {
-    PyObject *sender = sender_.of(outlet), *stream = stream_.of(outlet), *before = before_.of(line), *after = after_.of(line);
-    const size_t size = bytes_in(before) + bytes_in(word) + bytes_in(after);
-    const int64_t window = number(window_.of(stream)), all = number(all_window_.of(sender)), id = number(stream_id_.of(stream));
-    if (held_.of(sender) != Py_False || pending_.of(stream) != Py_None || id < 0) return false;
-    if (int64_t(size) > window || int64_t(size) > all || size > kFrameBytes) return false;
-    nb::object frame = nb::steal(PyBytes_FromStringAndSize(nullptr, Py_ssize_t(kFrameHeader + size)));
-    if (!frame.is_valid()) return unusual();
-    char* to = PyBytes_AS_STRING(frame.ptr());
+  // A DATA frame among those of its connection, where both windows have room for it and nothing waits before it (RFC 9113 section 6.9).
+  bool into_frames(PyObject* line, nb::object outlet, PyObject* word) {
+    PyObject *sender = sender_.of(outlet.ptr()), *stream = stream_.of(outlet.ptr());
+    const int64_t size = int64_t(size_of(line, word)), id = stream_id_.of(stream);
+    int64_t &window = window_.of(stream), &all = all_window_.of(sender), &place = place_.of(sender);
+    if (held_.of(sender) != Py_False || pending_.of(stream) != Py_None) return false;
+    if (size > window || size > all || size > int64_t(kFrameBytes)) return false;
+    if (!place) place = int64_t(parcels_.add(outlet, true)) + 1;
     const char header[kFrameHeader] = {char(size >> 16), char(size >> 8), char(size), 0, 0, char(id >> 24), char(id >> 16), char(id >> 8), char(id)};
-    std::memcpy(to, header, kFrameHeader);
-    put(put(put(to + kFrameHeader, before), word), after);
-    if (!awake(connection_.of(outlet)) || PyList_Append(out_.of(sender), frame.ptr())) return unusual();
-    window_.set(stream, number(window - int64_t(size)));
-    all_window_.set(sender, number(all - int64_t(size)));
-    sent_bytes_.set(stream, number(number(sent_bytes_.of(stream)) + int64_t(size)));
-    out_bytes_.set(sender, number(number(out_bytes_.of(sender)) + int64_t(size)));
+    std::string& bytes = parcels_[size_t(place) - 1].bytes;
+    bytes.append(header, kFrameHeader);
+    put(bytes, line, word);
+    window -= size;
+    all -= size;
+    sent_bytes_.of(stream) += size;
     return true;
   }
 
-  // The connection writes in the next turn of the loop.
-  bool awake(PyObject* connection) const {
-    nb::object scheduled = nb::steal(PyObject_GetAttr(connection, scheduled_.ptr()));
-    if (!scheduled.is_valid()) return false;
-    return scheduled.ptr() == Py_True || nb::steal(PyObject_CallMethodNoArgs(connection, wake_.ptr())).is_valid();
+  size_t size_of(PyObject* line, PyObject* word) const { return bytes_in(before_.of(line)) + bytes_in(word) + bytes_in(after_.of(line)); }
+
+  void put(std::string& to, PyObject* line, PyObject* word) const {
+    for (PyObject* each : {before_.of(line), word, after_.of(line)}) to.append(PyBytes_AS_STRING(each), bytes_in(each));
   }
 
-  static char* put(char* to, PyObject* bytes) {
-    std::memcpy(to, PyBytes_AS_STRING(bytes), bytes_in(bytes));
-    return to + bytes_in(bytes);
+  // The token goes another way, on which its connection may come to wait.
+  void doubt(PyObject* line) const {
+    PyObject* outlet = outlet_.of(line);
+    if (is(outlet, socket_)) sure_.of(outlet) = 0;
   }
 
-  void count(PyObject* line, PyObject* token, Step& step) const {
-    PyObject* transcript = transcript_.of(line);
-    count_.set(transcript, number(number(count_.of(transcript)) + 1));
-    last_id_.set(transcript, nb::borrow(id_.of(token)));
-    if (step.ended_ns - number(last_ns_.of(line)) > number(gap_ns_.of(line))) step.late++;
-    last_ns_.set(line, step.ended);
+  // Where the frames of a connection may go now; -1 where something is before them.
+  int frames_descriptor(PyObject* outlet) {
+    PyObject* sender = sender_.of(outlet);
+    place_.of(sender) = 0;
+    if (PyList_GET_SIZE(out_.of(sender))) return -1;
+    nb::object found = nb::steal(PyObject_CallMethodNoArgs(connection_.of(outlet), free_descriptor_.ptr()));
+    if (!found.is_valid()) unusual();
+    return found.is_valid() ? int(number(found.ptr())) : -1;
   }
+
+  // Leave the frames to their connection; returns it.
+  nb::object behind(const Parcel& parcel) const {
+    PyObject* sender = sender_.of(parcel.outlet.ptr());
+    nb::list(nb::borrow<nb::list>(out_.of(sender))).append(nb::bytes(parcel.bytes.data(), parcel.bytes.size()));
+    out_bytes_.of(sender) += int64_t(parcel.bytes.size());
+    return nb::borrow(connection_.of(parcel.outlet.ptr()));
+  }
+
+  // Whose the rest of a piece is, and the rest.
+  nb::tuple left_of(const Piece& piece) {
+    const Parcel& parcel = parcels_[piece.place];
+    PyObject* outlet = parcel.outlet.ptr();
+    if (!parcel.frames) sure_.of(outlet) = 0;
+    nb::object writer = nb::borrow(parcel.frames ? connection_.of(outlet) : writer_.of(outlet));
+    return nb::make_tuple(writer, nb::bytes(piece.data + piece.sent, piece.bytes - piece.sent));
+  }
+
+  int late_ = 0;  // tokens of this step that came later after the last one than their clients allow
+  Parcels parcels_;
+  std::vector<Piece> sends_now_;
 
   const nb::object token_;
   const Slot slot_, id_, finish_, logprob_, broken_, prompt_;
   const nb::object line_;
-  const Slot known_, render_, before_, after_, transcript_, decoder_, outlet_, gap_ns_, last_ns_;
+  const Slot known_, render_, before_, after_, transcript_, decoder_, outlet_;
+  const Number gap_ns_, last_ns_;
   const nb::object counted_;
-  const Slot count_, last_id_;
+  const Number count_, last_id_;
   const nb::object decodes_;
   const Slot partial_;
   const nb::object socket_;
-  const Slot chunked_, clear_, descriptor_, writer_;
+  const Number chunked_, sure_, descriptor_;
+  const Slot clear_, writer_;
   const nb::object frames_;
   const Slot connection_, sender_, stream_;
   const nb::object sends_;
-  const Slot held_, all_window_, out_, out_bytes_;
+  const Slot held_, out_;
+  const Number all_window_, out_bytes_, place_;
   const nb::object streams_;
-  const Slot stream_id_, pending_, window_, sent_bytes_;
-  const nb::object scheduled_, wake_;
+  const Slot pending_;
+  const Number stream_id_, window_, sent_bytes_;
+  const nb::object free_descriptor_;
 };
 
 }  // namespace zl

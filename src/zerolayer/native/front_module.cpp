@@ -5,6 +5,7 @@
 
 #include "front_growth.hpp"
 #include "front_sends.hpp"
+#include "numbers.hpp"
 
 namespace nb = nanobind;
 
@@ -37,9 +38,16 @@ nb::list send_each(nb::list descriptors, nb::list pieces, bool let_go) {
   return left;
 }
 
+PyMemberDef line_numbers[] = {zl::number_at("last_ns", 0), zl::number_at("gap_ns", 1), {}};
+PyMemberDef transcript_numbers[] = {zl::number_at("completion_tokens", 0), zl::number_at("token_id", 1), {}};
+PyMemberDef socket_numbers[] = {zl::number_at("descriptor", 0), zl::number_at("chunked", 1), zl::number_at("sure", 2), {}};
+
 }  // namespace
 
 NB_MODULE(_native, m) {
+  zl::add_numbers(m, "LineNumbers", line_numbers);
+  zl::add_numbers(m, "TranscriptNumbers", transcript_numbers);
+  zl::add_numbers(m, "SocketNumbers", socket_numbers);
   m.def("send_each", &send_each, nb::arg(), nb::arg(), nb::arg() = true);
-  nb::class_<zl::Growth>(m, "Growth", nb::is_final()).def(nb::init<nb::dict>()).def("grow", &zl::Growth::grow);
+  nb::class_<zl::Growth>(m, "Growth", nb::is_final()).def(nb::init<nb::dict>()).def("grow", &zl::Growth::grow).def("send", &zl::Growth::send);
 }

@@ -12,6 +12,7 @@ struct Piece {
   const char* data;
   size_t bytes;
   size_t sent = 0;
+  size_t place = 0;  // the caller's
 };
 
 // Offer each piece to its socket once, without waiting. What the kernel does not take, for whatever reason, stays with the caller.

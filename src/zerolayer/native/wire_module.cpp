@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "numbers.hpp"
 #include "wire_template.hpp"
 
 namespace nb = nanobind;
@@ -209,9 +210,14 @@ nb::object decode_huffman(const zl::Huffman& self, nb::bytes string) {
   return end ? nb::object(nb::bytes(begin, size_t(end - begin))) : nb::none();
 }
 
+PyMemberDef stream_numbers[] = {zl::number_at("id", 0), zl::number_at("window", 1), zl::number_at("sent_bytes", 2), {}};
+PyMemberDef sender_numbers[] = {zl::number_at("window", 0), zl::number_at("out_bytes", 1), zl::number_at("place", 2), {}};
+
 }  // namespace
 
 NB_MODULE(_native, m) {
+  zl::add_numbers(m, "StreamNumbers", stream_numbers);
+  zl::add_numbers(m, "SenderNumbers", sender_numbers);
   nb::class_<Http1Replies>(m, "Http1Replies").def(nb::init<nb::dict>()).def("render", &Http1Replies::render);
   m.def("http2_reply", &http2_reply);
   m.def("http1_when", &when<zl::Http1>);

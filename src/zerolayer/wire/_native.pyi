@@ -77,3 +77,17 @@ class Template:
 
     def http2(self, block: bytes, huffman: Huffman, /) -> Head | None:
         """The same of a header block. Raises ``ValueError`` where a string has no Huffman coding."""
+
+class StreamNumbers:
+    """Numbers that C++ reads and writes in place (``native/front_growth.hpp``); 0 at first."""
+
+    id: int
+    window: int
+    sent_bytes: int
+
+class SenderNumbers:
+    """As ``StreamNumbers``."""
+
+    window: int
+    out_bytes: int
+    place: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from zerolayer.wire._native import SenderNumbers
 from zerolayer.wire.http2_frames import (
     END_STREAM,
     FRAME_BYTES,
@@ -24,20 +25,18 @@ from zerolayer.wire.http2_stream import Stream
 _PACK = FRAME_HEADER.pack
 
 
-class Sender:
+class Sender(SenderNumbers):
     """Collects frames until ``take``. ``on_end`` is told each stream whose last frame was collected.
 
     While ``held`` is set no DATA leaves: the socket takes nothing, and a window is no reason to buffer in its place.
+    ``place`` is for whoever collects frames of many connections at once: where those of this one are; 0: nowhere.
     """
 
-    __slots__ = (
-        "_on_end", "blocked", "held", "initial_window", "out", "out_bytes", "pending_bytes", "window",
-    )  # fmt: skip
+    __slots__ = ("_on_end", "blocked", "held", "initial_window", "out", "pending_bytes")
 
     def __init__(self, on_end: Callable[[Stream], None]) -> None:
         self._on_end = on_end
         self.out: list[bytes | memoryview] = []
-        self.out_bytes = 0
         self.window = WINDOW
         self.initial_window = WINDOW
         self.pending_bytes = 0

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from enum import IntEnum, auto
 from typing import Final
 
+from zerolayer.wire._native import StreamNumbers
+
 
 class State(IntEnum):
     """States that a server's stream is kept in; a closed one is forgotten, an idle one does not exist yet."""
@@ -43,12 +45,12 @@ COMPLETE: Final = NEXT[OPEN, END_RECEIVED]
 _FROM: Final = {state: {step: after for (before, step), after in NEXT.items() if before is state} for state in State}
 
 
-class Stream:
+class Stream(StreamNumbers):
     """``declared`` is the request's content-length. ``window`` is what may be sent, ``room`` what may be received."""
 
     __slots__ = (
-        "body", "declared", "ending", "id", "incremental", "pending", "pending_bytes", "received", "refused",
-        "room", "sent_bytes", "state", "window",
+        "body", "declared", "ending", "incremental", "pending", "pending_bytes", "received", "refused", "room",
+        "state",
     )  # fmt: skip
 
     def __init__(self, stream_id: int, window: int, room: int, declared: int | None) -> None:
@@ -63,7 +65,6 @@ class Stream:
         self.refused = False  # its body is dropped
         self.pending: deque[bytes | memoryview] | None = None  # waits for a window
         self.pending_bytes = 0
-        self.sent_bytes = 0
         self.ending: bytes | None = None  # how it ends when nothing is pending: a block of trailers, or empty
 
     def move(self, step: Step) -> State:
