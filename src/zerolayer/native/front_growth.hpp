@@ -14,6 +14,7 @@
 
 namespace zl {
 
+constexpr size_t kLine = 64;  // bytes that a processor fetches together
 constexpr size_t kFrameBytes = 16384, kFrameHeader = 9;  // the largest DATA frame that every peer takes; RFC 9113 section 4.1
 
 // Of the types in `types`, by the names of their classes. Raises TypeError where one of them has no such attribute at a fixed place.
@@ -79,27 +80,51 @@ class Growth {
     return false;
   }
 
-  // Words lie all over a vocabulary: they are asked for together, so that the processor waits for all of them once.
+  // What is read of a step's tokens lies all over the memory: it is asked for together, so that the processor waits for all of it once, and
+  // not at each pointer of each token. Only what was asked for in a round before is looked at.
   void fetch(PyObject* tokens, PyObject* lines) const {
-    for (const bool words : {false, true})
-      for (Py_ssize_t place = 0; place < PySequence_Fast_GET_SIZE(tokens); place++) {
-        PyObject* token = PySequence_Fast_GET_ITEM(tokens, place);
-        nb::object line = line_of(token, lines);
-        if (!line.is_valid()) continue;
-        PyObject* known = known_.of(line.ptr());
-        const int64_t id = number(id_.of(token));
-        if (id < 0 || !known || !PyList_Check(known) || id >= PyList_GET_SIZE(known)) continue;
-        PyObject** item = &reinterpret_cast<PyListObject*>(known)->ob_item[id];
-        __builtin_prefetch(words ? static_cast<void*>(*item) : static_cast<void*>(item));
-      }
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(tokens);
+    for (Py_ssize_t place = 0; place < count; place++) __builtin_prefetch(PySequence_Fast_GET_ITEM(tokens, place));
+    for (Py_ssize_t place = 0; place < count; place++)
+      if (PyObject* line = found(PySequence_Fast_GET_ITEM(tokens, place), lines)) near(line, line_size_);
+    for (Py_ssize_t place = 0; place < count; place++) {
+      PyObject* token = PySequence_Fast_GET_ITEM(tokens, place);
+      PyObject* line = found(token, lines);
+      if (!is(line, line_)) continue;
+      for (const Slot* each : {&transcript_, &decoder_, &outlet_}) near(each->of(line), kLine);
+      if (PyObject** word = word_at(line, number(id_.of(token)))) __builtin_prefetch(word);
+    }
+    for (Py_ssize_t place = 0; place < count; place++) {
+      PyObject* token = PySequence_Fast_GET_ITEM(tokens, place);
+      PyObject* line = found(token, lines);
+      if (!is(line, line_)) continue;
+      if (PyObject** word = word_at(line, number(id_.of(token)))) near(*word, kLine);
+      PyObject* outlet = outlet_.of(line);
+      if (is(outlet, frames_)) near(stream_.of(outlet), stream_size_);
+    }
+  }
+
+  static void near(PyObject* object, size_t size) {
+    for (size_t at = 0; object && at < size; at += kLine) __builtin_prefetch(reinterpret_cast<char*>(object) + at);
+  }
+
+  // What stands at the token's slot; null where nothing does.
+  PyObject* found(PyObject* token, PyObject* lines) const {
+    const int64_t slot = is(token, token_) ? number(slot_.of(token)) : -1;
+    return slot >= 0 && slot < PyList_GET_SIZE(lines) ? PyList_GET_ITEM(lines, slot) : nullptr;
+  }
+
+  // Where the word of a token stands; null where it has no place.
+  PyObject** word_at(PyObject* line, int64_t id) const {
+    PyObject* known = known_.of(line);
+    if (id < 0 || !known || !PyList_Check(known) || id >= PyList_GET_SIZE(known)) return nullptr;
+    return &reinterpret_cast<PyListObject*>(known)->ob_item[id];
   }
 
   // Invalid where the token's slot has none.
   nb::object line_of(PyObject* token, PyObject* lines) const {
-    if (!is(token, token_)) return {};
-    const int64_t slot = number(slot_.of(token));
-    if (slot < 0 || slot >= PyList_GET_SIZE(lines) || !is(PyList_GET_ITEM(lines, slot), line_)) return {};
-    return nb::borrow(PyList_GET_ITEM(lines, slot));
+    PyObject* line = found(token, lines);
+    return is(line, line_) ? nb::borrow(line) : nb::object();
   }
 
   // Whether nothing is to be done for the token but to show its text.
@@ -139,10 +164,9 @@ class Growth {
 
   // What is shown of the token; invalid where that depends on what comes next.
   nb::object word_of(PyObject* line, int64_t id) const {
-    PyObject* known = known_.of(line);
-    if (id < 0 || !known || !PyList_Check(known) || id >= PyList_GET_SIZE(known)) return {};
-    PyObject* word = PyList_GET_ITEM(known, id);
-    if (word != Py_None) return PyBytes_Check(word) ? nb::borrow(word) : nb::object();
+    PyObject** word = word_at(line, id);
+    if (!word) return {};
+    if (*word != Py_None) return PyBytes_Check(*word) ? nb::borrow(*word) : nb::object();
     nb::object number = nb::steal(PyLong_FromLongLong(id));
     nb::object made = render_.of(line) && number.is_valid() ? nb::steal(PyObject_CallOneArg(render_.of(line), number.ptr())) : nb::object();
     if (!made.is_valid()) unusual();
@@ -235,6 +259,7 @@ class Growth {
   const Slot slot_, id_, finish_, logprob_, broken_, prompt_;
   const nb::object line_;
   const Slot known_, render_, before_, after_, transcript_, decoder_, outlet_;
+  const size_t line_size_ = size_t(reinterpret_cast<PyTypeObject*>(line_.ptr())->tp_basicsize);
   const Number gap_ns_, last_ns_;
   const nb::object counted_;
   const Number count_, last_id_;
@@ -251,6 +276,7 @@ class Growth {
   const nb::object streams_;
   const Slot pending_;
   const Number stream_id_, window_, sent_bytes_;
+  const size_t stream_size_ = size_t(reinterpret_cast<PyTypeObject*>(streams_.ptr())->tp_basicsize);
   const nb::object free_descriptor_;
 };
 
