@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from echo_model import END, START, byte_vocabulary
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zerolayer.front import lines
 from zerolayer.front._native import Growth
 from zerolayer.front.connection import Connection
 from zerolayer.front.dispatch import Dispatcher
@@ -20,6 +22,7 @@ from zerolayer.front.grpc_inference import GrpcFraming
 from zerolayer.front.http2_connection import Http2Connection
 from zerolayer.front.lines import _TYPES, Words
 from zerolayer.front.openai_form import OpenAiAnswers
+from zerolayer.front.outbox import MANY
 from zerolayer.front.schema_form import SchemaAnswers
 from zerolayer.front.site import ConnectionLimits, Site
 from zerolayer.front.stream import Reply
@@ -246,9 +249,44 @@ def played(streams: Streams, events: list[tuple[object, ...]]) -> list[object]:
 
 
 @pytest.mark.parametrize("kind", ["http1", "http1.0", "http2", "grpc"])
-@given(events=st.lists(EVENTS, max_size=30))
-def test_a_line_makes_of_tokens_what_pushing_them_makes(kind, events):
-    assert played(Streams(kind, lines=True), events) == played(Streams(kind, lines=False), events)
+@given(events=st.lists(EVENTS, max_size=30), many=st.sampled_from([1, MANY]))
+def test_a_line_makes_of_tokens_what_pushing_them_makes(kind, events, many):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "MANY", many)
+        assert played(Streams(kind, lines=True), events) == played(Streams(kind, lines=False), events)
+
+
+def sent(streams: Streams, steps: int) -> list[object]:
+    for step in range(steps):
+        streams.step([SampledToken(0, 97 + step), SampledToken(1, 98 + step)], 10)
+    return streams.outcome()[0]
+
+
+@pytest.mark.parametrize("kind", ["http1", "grpc"])
+def test_many_pieces_leave_where_the_kernel_has_no_ring_for_them(kind, monkeypatch):
+    monkeypatch.setattr(lines, "MANY", 1)
+    streams, usual = Streams(kind, lines=True), Streams(kind, lines=False)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        streams.step([SampledToken(0, 97), SampledToken(1, 98)], 10)
+        streams.step([SampledToken(0, 98), SampledToken(1, 99)], 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    streams.step([SampledToken(0, 99), SampledToken(1, 100)], 10)
+    assert streams.outcome()[0] == sent(usual, 3)
+
+
+def test_a_client_that_has_gone_costs_the_others_of_a_ring_nothing(monkeypatch):
+    monkeypatch.setattr(lines, "MANY", 1)
+    streams = Streams("http1", lines=True)
+    streams.step([SampledToken(0, 97), SampledToken(1, 98)], 10)
+    streams._pairs[0][1].close()
+    streams.transports[0].write = lambda _: None  # type: ignore[method-assign]
+    for _ in range(3):
+        streams.step([SampledToken(0, 97), SampledToken(1, 98)], 10)
+    streams.transports[1].unblock()
+    assert streams._pairs[1][1].recv(1 << 20).count(b'"content":"b"') == 4
 
 
 @pytest.mark.parametrize("kind", ["http1", "http1.0", "http2", "grpc"])

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from echo_service import chat, expect_soon, read_reply
 
-from zerolayer.front import outbox
+from zerolayer.front import lines, outbox
 from zerolayer.front._native import send_each
 from zerolayer.front.outbox import MANY, Outbox
 from zerolayer.front.site import ConnectionLimits
@@ -21,6 +21,7 @@ Pairs = Callable[[int], list[tuple[socket.socket, socket.socket]]]
 @pytest.fixture(autouse=True)
 def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "MANY", 2)
+    monkeypatch.setattr(lines, "MANY", 2)
 
 
 @pytest.fixture

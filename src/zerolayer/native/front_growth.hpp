@@ -10,6 +10,7 @@
 
 #include "front_chunk.hpp"
 #include "front_pieces.hpp"
+#include "front_ring.hpp"
 #include "front_slots.hpp"
 
 namespace zl {
@@ -63,7 +64,7 @@ class Growth {
     }
     if (sends_now_.size() >= many) {
       nb::gil_scoped_release others;
-      send_each(sends_now_.data(), sends_now_.size());
+      ring_.send_each(sends_now_.data(), sends_now_.size());
     } else {
       send_each(sends_now_.data(), sends_now_.size());
     }
@@ -253,6 +254,7 @@ class Growth {
 
   int late_ = 0;  // tokens of this step that came later after the last one than their clients allow
   Parcels parcels_;
+  Ring ring_;
   std::vector<Piece> sends_now_;
 
   const nb::object token_;
