@@ -149,8 +149,9 @@ class Http2Connection(asyncio.Protocol):
 
     def free_descriptor(self) -> int:
         """As ``lines.Frames``."""
-        waits = self._stalled_ns != NEVER or self._transport.get_write_buffer_size()
-        return -1 if waits or self._closed or self._draining else self.descriptor
+        waits = self._stalled_ns != NEVER or self._closed or self._draining or self._transport.get_write_buffer_size()
+        found = self._descriptor  # asked for once; this is called for every step
+        return -1 if waits else self.descriptor if found is None else found
 
     def write(self, data: bytes) -> None:
         """As ``outbox.Writer``."""

@@ -28,7 +28,7 @@ class Generation(msgspec.Struct, frozen=True):
     prompt_logprobs: int | None = None  # alternatives to report for each token of the prompt; None: no report
 
 
-class SampledToken(msgspec.Struct, frozen=True):
+class SampledToken(msgspec.Struct, frozen=True, gc=False):
     """One token that a step chose for one slot. ``finish`` is set on the last token of a generation.
 
     A token with ``finish=STOP`` is an end-of-sequence token: it is counted, never shown. The first token of a

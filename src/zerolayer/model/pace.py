@@ -33,6 +33,7 @@ class Pace:
         self.now = 1.0
         self._used_to = 1.0
         self._votes: deque[float] = deque(maxlen=_LAST)
+        self._usual = 0  # votes in a row for the pace that the machine is used to, as it is nearly always
         self._apart = 0  # votes in a row that were of another pace than it is used to
         self._all: deque[float] = deque(maxlen=_MEAN_OF)
         self._sum = 0.0
@@ -49,19 +50,26 @@ class Pace:
         self._all.append(ratio)
         votes = self._votes
         votes.append(ratio)
+        known = self._used_to
+        self._usual = self._usual + 1 if known / _ALIKE <= ratio <= known * _NOISE else 0
+        if self._usual >= _LAST:
+            self.now, self._apart = known, 0
+            return
         ordered = sorted(votes)
         self.now = self._near(ordered[-_SLOW], _NOISE) if len(ordered) >= _SLOW else self._used_to
         median = self._near(ordered[len(ordered) // 2], _ALIKE)
         self._apart = 0 if median == self._used_to else self._apart + 1
         if self._apart >= _USED_TO:
             self._used_to = median
-            self._apart = 0
+            self._apart = self._usual = 0
 
     def then(self, behind: int = AFTER) -> float:
         """What the pace was at the vote that has so many others behind it: that of those before it or of those after.
 
         At the border of a spell they differ, and it belongs to whom it is like.
         """
+        if self._usual >= _LAST:
+            return self._used_to
         votes = list(self._votes)
         at = len(votes) - 1 - behind
         own, before, after = votes[at], sorted(votes[max(0, at - AFTER) : at + 1]), sorted(votes[at:])
@@ -74,7 +82,7 @@ class Pace:
         self._all.clear()
         self._sum = 0.0
         self.now = self._used_to
-        self._apart = 0
+        self._apart = self._usual = 0
 
     def _near(self, ratio: float, noise: float) -> float:
         known = self._used_to

@@ -16,6 +16,7 @@
 namespace zl {
 
 constexpr size_t kLine = 64;  // bytes that a processor fetches together
+constexpr size_t kTogether = 4;  // sends from which on a ring for them is worth its while
 constexpr size_t kFrameBytes = 16384, kFrameHeader = 9;  // the largest DATA frame that every peer takes; RFC 9113 section 4.1
 
 // Of the types in `types`, by the names of their classes. Raises TypeError where one of them has no such attribute at a fixed place.
@@ -64,9 +65,9 @@ class Growth {
     }
     if (sends_now_.size() >= many) {
       nb::gil_scoped_release others;
-      ring_.send_each(sends_now_.data(), sends_now_.size());
+      offer();
     } else {
-      send_each(sends_now_.data(), sends_now_.size());
+      offer();
     }
     for (const Piece& piece : sends_now_)
       if (piece.sent < piece.bytes) left.append(left_of(piece));
@@ -233,6 +234,11 @@ class Growth {
     nb::object found = nb::steal(PyObject_CallMethodNoArgs(connection_.of(outlet), free_descriptor_.ptr()));
     if (!found.is_valid()) unusual();
     return found.is_valid() ? int(number(found.ptr())) : -1;
+  }
+
+  void offer() {
+    if (sends_now_.size() < kTogether) send_each(sends_now_.data(), sends_now_.size());
+    else ring_.send_each(sends_now_.data(), sends_now_.size());
   }
 
   // Leave the frames to their connection; returns it.
