@@ -79,7 +79,8 @@ class NativeEngine:
         repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept; one salt fills at
         most ``salt_share`` of them. ``stop_ids`` end a generation unless it asks to ignore them. ``cores`` pins the
-        workers, all threads but the one that calls ``step``. Raises ``StartupError`` without memory or kernel set.
+        workers, all threads but the one that calls ``step``. Raises ``StartupError`` without memory or kernel set,
+        ``ModelFileError`` for weights that are no numbers.
         """
         name = kernels or _native.kernel_sets()[0]
         sizes = (slots + 1, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
