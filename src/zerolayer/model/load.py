@@ -157,8 +157,8 @@ def _read_ahead(path: Path, show: Show) -> None:
 
 
 def _files(path: Path) -> str:
-    """Path, size and time of each file of the model at ``path``."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    """Path, size and time of each file of the model at ``path``; what is not there or no file was not read."""
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     stats = [(file, file.stat()) for file in files]
     return "\n".join(f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
 
