@@ -131,7 +131,8 @@ class NativeEngine:
         sampling = generation.sampling
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK
         scored = generation.prompt_logprobs
-        hit = self._prefixes.attach(generation.prompt, generation.salt) if scored is None else None
+        whole = generation.whole or scored is not None
+        hit = None if whole else self._prefixes.attach(generation.prompt, generation.salt)
         try:
             self._live.open(
                 slot,
