@@ -73,7 +73,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
     a.prob_stride = padded_tokens_ + 64;
     a.query = arena_.take<int16_t>(size_t(group) * shape.head_dim);
     a.scores = arena_.take<int32_t>(size_t(group) * a.score_stride);
-    a.weights = arena_.take<float>(a.prob_stride);
+    a.weights = arena_.take<float>(size_t(group) * a.prob_stride);
     a.prob_hi = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.prob_lo = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.sums = arena_.take<int32_t>(size_t(group) * 2 * shape.head_dim);

@@ -77,7 +77,7 @@ struct KvHead {
 struct AttentionScratch {
   int16_t* query;    // [group, head_dim]
   int32_t* scores;   // [group, tokens + 16]
-  float* weights;    // [tokens + 64]
+  float* weights;    // [group, tokens + 64]
   uint8_t* prob_hi;  // [group, tokens + 64]
   uint8_t* prob_lo;
   int32_t* sums;     // [group, 2, head_dim]: high part, low part
