@@ -173,21 +173,21 @@ const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count
     logit_rows_.push_back(int(rows_.size()));
     rows_.push_back({s.last, decode[i], s.position});
   }
+  decoding_ = rows_.size();
   const bool prefill = prefill_slot >= 0 && prefill_tokens > 0;
+  bool complete = false;
   if (prefill) {
     const Slot& s = open_slot(prefill_slot);
-    require(s.position + prefill_tokens <= int(s.prompt.size()), "chunk runs past the prompt");
+    const int left = int(s.prompt.size()) - s.position;
+    require(prefill_tokens <= left, "chunk runs past the prompt");
+    complete = prefill_tokens == left;
     for (int i = 0; i < prefill_tokens; i++) rows_.push_back({s.prompt[s.position + i], prefill_slot, s.position + i});
-    if (s.position + prefill_tokens == int(s.prompt.size())) logit_rows_.push_back(int(rows_.size()) - 1);
+    if (s.prompt_logprobs >= 0) scored_.resize(prefill_tokens - complete);  // the last token is followed by the answer
+    for (size_t i = 0; i < scored_.size(); i++) logit_rows_.push_back(int(decoding_ + i));
+    if (complete) logit_rows_.push_back(int(rows_.size()) - 1);
   }
   if (rows_.empty()) return sampled_;
-  sampled_.resize(logit_rows_.size());
-  if (prefill && slots_[prefill_slot].prompt_logprobs >= 0) {
-    const Slot& s = slots_[prefill_slot];
-    const int followed = std::min(prefill_tokens, int(s.prompt.size()) - 1 - s.position);  // the last one is followed by the answer
-    for (int i = 0; i < followed; i++) logit_rows_.push_back(decode_count + i);
-    scored_.resize(followed);
-  }
+  sampled_.resize(decoding_ + complete);
   sampling_ = true;
   run_rows();
   for (int i = 0; i < decode_count; i++) slots_[decode[i]].position++;

@@ -168,6 +168,9 @@ class Engine {
   void run_rows();
   void run_stage(int thread);
   void head(int thread);
+  bool ends_early() const;
+  void narrow(int thread);
+  void project(const Layer& layer, int thread);
   void attention(const Layer& layer, int thread);
   void norm_heads(const Layer& layer, float* queries, float* key);
   void feed_forward(const Layer& layer, const Matrix& next, int thread);
@@ -198,7 +201,8 @@ class Engine {
   // Rows of the running step and their activations.
   std::vector<int32_t> plan_;
   std::vector<Row> rows_;
-  std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
+  size_t decoding_ = 0;  // of them, the first ones
+  std::vector<int> logit_rows_;  // ascending indices into rows_: of slots that decode, of a prompt that is scored, of a prompt that is read
   std::atomic<int> bell_{-1};  // that was rung and is not known to be read
   int64_t rung_ns_ = 0;
   bool chunked_ = false;  // several rows are of one slot

@@ -37,6 +37,10 @@ void Engine::run_stage(int thread) {
     for (int r = mine.begin; r < mine.end; r++)
       dequantise_row(embedding_type_, embedding_ + embedding_row_ * rows_[r].token, shape_.hidden, x_ + r * width_);
   }
+  project(layers_[stage_], thread);
+  if (stage_ + 1 == layers_.size() && ends_early()) narrow(thread);
+  else if (chunked_) pool_.barrier(thread);  // else a thread reads only what it wrote itself: the rows are of different slots
+  if (rows_.empty()) return;
   attention(layers_[stage_], thread);
   feed_forward(layers_[stage_], stage_ + 1 < layers_.size() ? layers_[stage_ + 1].qkv : head_, thread);
 }
@@ -68,7 +72,27 @@ void Engine::give_way() {
   else bell_.store(-1, std::memory_order_relaxed);
 }
 
-void Engine::attention(const Layer& layer, int thread) {
+// Whether there are rows of which only the keys and values are needed: the last layer gives them nothing more.
+bool Engine::ends_early() const { return !listening_ && logit_rows_.size() < rows_.size(); }
+
+// From here on only the rows of logit_rows_ are left, which are ascending.
+void Engine::narrow(int thread) {
+  pool_.barrier(thread);
+  if (thread == 0) {
+    for (size_t i = 0; i < logit_rows_.size(); i++) {
+      const size_t row = logit_rows_[i];
+      logit_rows_[i] = int(i);
+      rows_[i] = rows_[row];
+      memmove(x_ + i * width_, x_ + row * width_, shape_.hidden * sizeof(float));
+      memmove(qkv_ + i * qkv_stride_, qkv_ + row * qkv_stride_, shape_.query_width() * sizeof(float));
+    }
+    rows_.resize(logit_rows_.size());
+  }
+  pool_.barrier(thread);
+}
+
+// Queries, keys and values; these go to the cache.
+void Engine::project(const Layer& layer, int thread) {
   give_way();
   const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
   quantise_rows(x_, width_, layer.qkv, layer.attention_norm, thread);
@@ -86,7 +110,10 @@ void Engine::attention(const Layer& layer, int thread) {
     kernels_->rope(key, head_dim, cosine, sine);
     kernels_->store_kv(slot_kv(layer, row.slot, head), head_dim, row.position, key, key + shape_.kv_width());
   }
-  if (chunked_) pool_.barrier(thread);  // else a thread reads only what it wrote itself: the rows are of different slots
+}
+
+void Engine::attention(const Layer& layer, int thread) {
+  const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
     const int head = unit / rows;
     const Row& row = rows_[unit % rows];
@@ -140,11 +167,11 @@ void Engine::sample(size_t begin, size_t end, int thread) {
     const Slot& s = slots_[slot];
     float* logits = logits_ + (i - begin) * logit_stride_;
     Sampler& sampler = threads_[thread].sampler;
-    if (i >= sampled_.size()) {
-      scored_[i - sampled_.size()] = sampler.score(logits, s.prompt[row.position + 1], s.prompt_logprobs);
+    if (i >= decoding_ && i - decoding_ < scored_.size()) {
+      scored_[i - decoding_] = sampler.score(logits, s.prompt[row.position + 1], s.prompt_logprobs);
       continue;
     }
-    Sampled& out = sampled_[i];
+    Sampled& out = sampled_[std::min(i, sampled_.size() - 1)];
     out.slot = slot;
     out.choice = sampler.choose(logits, s.sampling, s.history, s.stops, s.produced, s.masked ? masks_ + size_t(slot) * mask_words() : nullptr);
     out.has_logprob = s.sampling.top_logprobs >= 0;
