@@ -77,7 +77,8 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
     a.prob_hi = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.prob_lo = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.sums = arena_.take<int32_t>(size_t(group) * 2 * shape.head_dim);
-    threads_.push_back({a, Sampler(kernels, shape.vocabulary, most_seen)});
+    threads_.push_back({a, Sampler(kernels, shape.vocabulary, most_seen), {}, {}});
+    threads_.back().pieces.reserve(size_t(limits.slots) * shape.kv_heads * 4);
   }
   plan_.resize(limits.slots);
   rows_.reserve(rows);
@@ -211,6 +212,7 @@ void Engine::logits(const int32_t* tokens, int count, float* out) {
   for (int i = 0; i < count; i++) require(tokens[i] >= 0 && tokens[i] < shape_.vocabulary, "token id outside the vocabulary");
   const int chunk = std::min(limits_.slots, limits_.chunk_tokens);
   sampling_ = false;
+  decoding_ = 0;
   slots_[slot].shared = 0;
   for (int begin = 0; begin < count; begin += chunk) {
     rows_.clear();
@@ -230,7 +232,7 @@ KvHead Engine::take_kv(int contexts, int tokens) {
   return {arena_.take<int16_t>(n * shape_.head_dim), arena_.take<int8_t>(n * shape_.head_dim), arena_.take<float>(n), arena_.take<float>(n)};
 }
 
-static KvHead offset(const KvHead& base, size_t tokens, int head_dim) {
+KvHead Engine::offset(const KvHead& base, size_t tokens, int head_dim) {
   return {base.keys + tokens * head_dim, base.values + tokens * head_dim, base.key_scale + tokens, base.value_scale + tokens};
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -146,6 +147,8 @@ class Engine {
   struct Thread {  // one thread's scratch
     AttentionScratch attention;
     Sampler sampler;
+    Ahead ahead;
+    std::vector<Ahead::Piece> pieces;  // of `ahead`
   };
   struct Span { int begin, end; };
 
@@ -160,6 +163,7 @@ class Engine {
   void pack_fine(const Refinable& refinable, int thread);
   void listen(const Matrix& m, const float* x, size_t stride, const float* norm, int thread);
   static Span share(int items, int thread, int threads);
+  static KvHead offset(const KvHead& base, size_t tokens, int head_dim);
   KvHead take_kv(int contexts, int tokens);
   KvHead slot_kv(const Layer& layer, int slot, int head) const;
   KvHead prefix_kv(const Layer& layer, int prefix, int head) const;
@@ -173,6 +177,7 @@ class Engine {
   void project(const Layer& layer, int thread);
   void attention(const Layer& layer, int thread);
   void norm_heads(const Layer& layer, float* queries, float* key);
+  void look_ahead(const Layer& layer, std::initializer_list<const Matrix*> matrices, int thread);
   void feed_forward(const Layer& layer, const Matrix& next, int thread);
   void quantise_rows(const float* x, size_t stride, const Matrix& m, const float* norm, int thread);
   void multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread);

@@ -2,6 +2,7 @@
 // matrix product, rotary embedding, the KV cache, softmax, and the passes of the sampler.
 #pragma once
 
+#include "fetch.hpp"
 #include "kernels.hpp"
 
 namespace ZL_ISA {
@@ -107,7 +108,7 @@ static inline void finish_tile_pair(const Matrix& m, int panel, F16 left, F16 ri
 }
 
 template <int kRows>
-static void panel_rows(const Matrix& m, const Activations& a, int row, int panel, Ahead ahead, Epilogue epilogue, float* out, size_t stride) {
+static void panel_rows(const Matrix& m, const Activations& a, int row, int panel, Ahead& ahead, Epilogue epilogue, float* out, size_t stride) {
   const uint8_t* data = m.data + size_t(panel) * m.panel_bytes();
   alignas(64) int32_t sums[kRows * 32];
   F16 left[kRows], right[kRows];
@@ -115,7 +116,6 @@ static void panel_rows(const Matrix& m, const Activations& a, int row, int panel
   for (int block = 0, begin = 0; begin < m.k_pad; block++, begin += zl::kBlockK) {
     const int end = begin + zl::kBlockK < m.k_pad ? begin + zl::kBlockK : m.k_pad;
     dot_panel<kRows>(data, begin, end, a, row, ahead, sums);
-    ahead.at += (end - begin) * ahead.lines;
     for (int r = 0; r < kRows; r++) {
       const int32_t correction = int32_t(0u - uint32_t(a.sum[size_t(row + r) * a.sum_stride + block]));
       left[r] = add(left[r], to_float(add(load(sums + r * 32), correction)));
@@ -130,24 +130,24 @@ static void panel_rows(const Matrix& m, const Activations& a, int row, int panel
 
 // The widest instance that fits first; the rest by halving kRows at compile time.
 template <int kRows>
-static void panel_tail(const Matrix& m, const Activations& a, int row, int left, int panel, Ahead ahead, Epilogue epilogue, float* out, size_t stride) {
+static void panel_tail(const Matrix& m, const Activations& a, int row, int left, int panel, Ahead& ahead, Epilogue epilogue, float* out, size_t stride) {
   if constexpr (kRows > 0) {
     if (left == kRows) panel_rows<kRows>(m, a, row, panel, ahead, epilogue, out, stride);
     else panel_tail<kRows - 1>(m, a, row, left, panel, ahead, epilogue, out, stride);
   }
 }
 
-static void int8_gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue,
-                      float* out, size_t stride) {
+constexpr int kMostLines = 16, kMostGroupLines = 3;  // at one step: as much as memory gives meanwhile
+
+static void int8_gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, Ahead& ahead, Epilogue epilogue, float* out, size_t stride) {
 #if defined(ZL_USE_AMX)
   configure_tiles();
 #endif
-  const int blocks = (rows + kRowBlock - 1) / kRowBlock;
+  spread(ahead, m, end - begin, 32, kMostLines, (rows + kRowBlock - 1) / kRowBlock, m.k_pad / 64);
   for (int panel = begin; panel < end; panel++) {
-    Ahead ahead{(const char*)(panel + 1 < end ? m.data + size_t(panel + 1) * m.panel_bytes() : next), (32 + blocks - 1) / blocks};
-    const ptrdiff_t part = ptrdiff_t(ahead.lines) * m.k_pad;  // bytes: 64 a line, m.k_pad / 64 times
+    ahead.panel = (const char*)(panel + 1 < end ? m.data + size_t(panel + 1) * m.panel_bytes() : ahead.after);
     int row = 0;
-    for (; row + kRowBlock <= rows; row += kRowBlock, ahead.at += part) panel_rows<kRowBlock>(m, a, row, panel, ahead, epilogue, out, stride);
+    for (; row + kRowBlock <= rows; row += kRowBlock) panel_rows<kRowBlock>(m, a, row, panel, ahead, epilogue, out, stride);
     panel_tail<kRowBlock - 1>(m, a, row, rows - row, panel, ahead, epilogue, out, stride);
   }
 #if defined(ZL_USE_AMX)
