@@ -111,9 +111,10 @@ class Engine {
   void logits(const int32_t* tokens, int count, float* out);
 
   // Floors to compare a step with, in ns on the engine's own threads: reading once what a decode step of `slots` slots with `tokens` of
-  // context reads, and `turns` of a loop that touches no memory.
+  // context reads, `turns` of a loop that touches no memory, and `turns` of the products of twelve rows with a panel in the cache.
   int64_t read_once(int slots, int tokens);
   int64_t spin(int64_t turns);
+  int64_t products(int64_t turns);
   size_t weight_bytes() const;  // that a decode step reads
 
   const Shape& shape() const { return shape_; }
