@@ -38,7 +38,7 @@ class Connection(asyncio.Protocol):
         self.common = site.http1
         self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes, memory=site.heads)
         self._events: deque[Event] = deque()
-        self._early = bytearray()  # bytes of later requests, not parsed before their turn
+        self._early = bytearray()  # bytes that wait for their turn, or for a client that does not read; not parsed
         self._behind = b""  # pieces of this turn, not written yet
         self._unsent = bytearray()  # what a client that does not read has not taken; coalesced
         self._phase = Phase.CLOSED
@@ -69,16 +69,16 @@ class Connection(asyncio.Protocol):
                 self._refusal = self._router.check(exchange)
                 self._act(exchange, message.body)
                 return
-        if self._phase in READING:
+        if self._phase in READING and self._stalled_ns == NEVER:
             self._feed(data)
-        elif self._phase is Phase.BUSY:
-            self._early += data
-            # One whole further request may wait. To stop reading instead would hide that a client leaves.
-            if len(self._early) > self._limits.head_bytes + self._limits.body_bytes:
-                self.cut()
         elif self._phase is Phase.LINGER:
             self._dropped += len(data)
             if self._dropped > self._limits.head_bytes + self._limits.body_bytes:
+                self.cut()
+        elif self._phase is not CLOSED:
+            self._early += data
+            # One whole further request may wait. To stop reading instead would hide that a client leaves.
+            if len(self._early) > self._limits.head_bytes + self._limits.body_bytes:
                 self.cut()
 
     def eof_received(self) -> None:
@@ -103,6 +103,7 @@ class Connection(asyncio.Protocol):
             self._linger()
         else:
             self._advance()
+            self._catch_up()
 
     # What the exchange calls.
 
@@ -223,7 +224,7 @@ class Connection(asyncio.Protocol):
 
     def movable(self) -> asyncio.Transport | None:
         """Between two requests another process can go on."""
-        rests = self._phase is IDLE and self._http.idle and not self._events and not self._unsent
+        rests = self._phase is IDLE and self._http.idle and not (self._events or self._unsent or self._early)
         return self._transport if rests and not self.draining and is_plain(self._transport) else None
 
     @property
@@ -321,7 +322,10 @@ class Connection(asyncio.Protocol):
         if self._events:
             self._begin()
             self._advance()
-        if self._early and self._phase in READING:
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._early and self._phase in READING and self._stalled_ns == NEVER:
             early, self._early = self._early, bytearray()
             self._feed(early)
 
