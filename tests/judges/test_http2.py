@@ -105,6 +105,15 @@ def test_nghttp_is_content(tool: Callable[[str, str], str], server: Server, tmp_
     assert "PROTOCOL_ERROR" not in run.stdout
 
 
+@pytest.mark.parametrize("size", ["0", "100"])
+def test_nghttp_reads_on_with_a_smaller_header_table(
+    tool: Callable[[str, str], str], server: Server, size: str
+) -> None:
+    path = tool("nghttp", "apt-get install nghttp2-client")
+    command = [path, "--no-verify-peer", f"--header-table-size={size}", f"{server.url}/livez"]
+    assert "live" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_h2load_finds_no_failure(tool: Callable[[str, str], str], server: Server) -> None:
     """More requests on a connection than fit at once, and more than one connection."""
     path = tool("h2load", "apt-get install nghttp2-client")

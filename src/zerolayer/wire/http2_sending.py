@@ -28,14 +28,16 @@ class Sender:
     """Collects frames until ``take``. ``on_end`` is told each stream whose last frame was collected.
 
     While ``held`` is set no DATA leaves: the socket takes nothing, and a window is no reason to buffer in its place.
+    ``block_start`` is what the next header block must begin with.
     """
 
     __slots__ = (
-        "_on_end", "blocked", "held", "initial_window", "out", "out_bytes", "pending_bytes", "window",
+        "_on_end", "block_start", "blocked", "held", "initial_window", "out", "out_bytes", "pending_bytes", "window",
     )  # fmt: skip
 
     def __init__(self, on_end: Callable[[Stream], None]) -> None:
         self._on_end = on_end
+        self.block_start = b""
         self.out: list[bytes | memoryview] = []
         self.out_bytes = 0
         self.window = WINDOW
@@ -58,13 +60,14 @@ class Sender:
 
     def head(self, stream: Stream, block: bytes, *, ended: bool) -> None:
         """The head of a reply; ``ended`` when that is all."""
-        self.control(head_frames(stream.id, block, ended=ended))
+        self._block(stream, block, ended=ended)
         if ended:
             self._on_end(stream)
 
     def takes(self, stream: Stream, size: int) -> bool:
-        """Whether a body of so many bytes may leave now, in one frame."""
-        return size <= stream.window and size <= self.window and size <= FRAME_BYTES and not self.held
+        """Whether a body of so many bytes may leave now, in one frame, and its head as it is."""
+        fits = size <= stream.window and size <= self.window and size <= FRAME_BYTES
+        return fits and not (self.held or self.block_start)
 
     def whole(self, stream: Stream, frames: bytes, size: int) -> None:
         """All frames of a reply whose body, of ``size`` bytes, is taken."""
@@ -178,5 +181,9 @@ class Sender:
 
     def _end(self, stream: Stream, ending: bytes) -> None:
         if ending:
-            self.control(head_frames(stream.id, ending, ended=True))
+            self._block(stream, ending, ended=True)
         self._on_end(stream)
+
+    def _block(self, stream: Stream, block: bytes, *, ended: bool) -> None:
+        self.control(head_frames(stream.id, self.block_start + block, ended=ended))
+        self.block_start = b""
