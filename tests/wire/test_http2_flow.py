@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import h2.events
+import pytest
 from http2_peer import GET_BLOCK, Peer, Raw
 
 from zerolayer.wire.http2_frames import END_HEADERS, END_STREAM, Kind, Setting, settings
@@ -100,6 +101,22 @@ def test_an_end_without_data_needs_no_window() -> None:
     raw.server.open_reply(1, 200, [])
     raw.server.end(1, b"", [(b"grpc-status", b"0")])
     assert raw.frames()[-1][:2] == (Kind.HEADERS, WHOLE)
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["at once", "when the socket takes something again"])
+@pytest.mark.parametrize("trailers", [[], [(b"grpc-status", b"0")]], ids=["END_STREAM", "trailers"])
+def test_an_end_without_data_needs_no_window_of_either_kind(held: bool, trailers: list[tuple[bytes, bytes]]) -> None:
+    raw = Raw()
+    asked(raw, 1)
+    raw.server.open_reply(1, 200, [])
+    for size in (16_384, 16_384, 16_384, 16_383):
+        raw.server.send(1, b"x" * size)  # the connection has no window left
+    raw.server.receive(settings({Setting.INITIAL_WINDOW_SIZE: 100}))  # and the stream less than none
+    raw.frames()
+    raw.server.hold(held=held)
+    raw.server.end(1, b"", trailers)
+    raw.server.hold(held=False)
+    assert raw.frames()[-1][1] & END_STREAM
 
 
 def test_what_a_reset_stream_had_waiting_is_void() -> None:

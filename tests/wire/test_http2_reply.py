@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hpack
 import pytest
+from http2_peer import GET_BLOCK, Raw
 
-from wire.http2_peer import GET_BLOCK, Raw
 from zerolayer.errors import SlotsBusy
 from zerolayer.wire.http2 import Http2Protocol
 from zerolayer.wire.http2_frames import END_HEADERS, END_STREAM, Kind, Setting, settings

@@ -92,7 +92,8 @@ class Sender:
     def data(self, stream: Stream, data: bytes, ending: bytes | None) -> None:
         """A piece of a reply. ``ending`` ends it: with trailers, or with END_STREAM when empty."""
         size = len(data)
-        if size <= stream.window and size <= self.window and size <= FRAME_BYTES and not (stream.pending or self.held):
+        fits = not size or (size <= stream.window and size <= self.window and size <= FRAME_BYTES)
+        if fits and not (stream.pending or self.held):
             stream.window -= size
             self.window -= size
             last = END_STREAM if ending == b"" else 0
@@ -121,15 +122,15 @@ class Sender:
         stream.pending_bytes = 0
 
     def pump(self) -> None:
-        """Send what the windows allow, a frame a stream in turn."""
-        while self.window > 0 and not self.held:
-            served = [stream for stream in self.blocked.values() if stream.window > 0 or not stream.pending]
+        """Send what the windows allow, a frame a stream in turn. An end alone needs no window."""
+        while not self.held:
+            blocked = self.blocked.values()
+            served = [stream for stream in blocked if not stream.pending or min(stream.window, self.window) > 0]
             if not served:
                 return
             for stream in served:
-                if self.window <= 0:
-                    return
-                self._send_piece(stream)
+                if self.window > 0 or not stream.pending:
+                    self._send_piece(stream)
 
     def widen(self, stream: Stream | None, increment: int) -> None:
         """The peer takes more. Raises ``ConnectionFault`` or ``StreamFault`` when a window grows past 2^31 - 1."""
