@@ -252,6 +252,15 @@ def test_what_a_client_sends_that_does_not_read_has_a_bound(bench, request_):
     assert bench.transport.aborted
 
 
+def test_a_long_body_is_written_as_it_is_since_others_may_be_sent_it_too(bench):
+    bench.feed(LATER)
+    written, body = [], bytes(100_000)
+    bench.transport.write = written.append
+    bench.later[0].reply(200, (), body)
+    assert written[0].endswith(b"content-length: 100000\r\n\r\n")
+    assert written[1] is body
+
+
 def test_requests_sent_ahead_by_a_client_that_reads_again_are_answered_in_order(bench):
     bench.connection.pause_writing()
     for cut in (slice(5), slice(5, None)):

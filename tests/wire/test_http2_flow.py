@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import h2.events
 import pytest
-from http2_peer import GET_BLOCK, Peer, Raw
+from http2_peer import GET_BLOCK, Peer, Raw, parse
 
-from zerolayer.wire.http2_frames import END_HEADERS, END_STREAM, Kind, Setting, settings
+from zerolayer.wire.http2_frames import (
+    END_HEADERS,
+    END_STREAM,
+    LARGEST_WINDOW,
+    WINDOW,
+    Kind,
+    Setting,
+    settings,
+    window_update,
+)
 
 WHOLE = END_HEADERS | END_STREAM
 
@@ -160,3 +169,21 @@ def test_a_stream_whose_body_is_taken_as_it_comes_has_room_without_end() -> None
         peer.client.send_data(1, b"x" * 16_000)
         peer.exchange()
     assert peer.client.local_flow_control_window(1) > 16_000
+
+
+def test_a_client_with_wide_windows_is_given_what_it_asked_for_bit_by_bit() -> None:
+    """Else all the replies of a connection would be copied for it at once, however slowly it reads."""
+    raw, body = Raw(), bytes(range(256)) * 4000
+    raw.server.receive(settings({Setting.INITIAL_WINDOW_SIZE: LARGEST_WINDOW}))
+    raw.server.receive(window_update(0, LARGEST_WINDOW - WINDOW))
+    streams = range(1, 41, 2)
+    asked(raw, *streams)
+    for stream_id in streams:
+        raw.server.reply(stream_id, 200, [], body)
+    writes = []
+    while raw.server.out_bytes or raw.server.more:
+        writes.append(raw.server.take())
+    assert max(map(len, writes)) < 200_000
+    frames = parse(b"".join(writes))
+    assert all(data_of(frames, stream_id) == body for stream_id in streams)
+    assert not raw.server.streams

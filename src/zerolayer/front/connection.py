@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import cast
+from typing import Final, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
@@ -24,10 +24,11 @@ from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
 from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, later_lines, render, stream_head
 
 _log = logging.getLogger("zerolayer.front")
+_LONG_BYTES: Final = 65_536
 
 
 class Connection(asyncio.Protocol):
-    """Created per accepted socket. All methods run on the loop."""
+    """All methods run on the loop."""
 
     def __init__(self, site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> None:
         self._site = site
@@ -119,12 +120,15 @@ class Connection(asyncio.Protocol):
     def reply(
         self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool
     ) -> None:
-        """A complete reply, in one write."""
-        data = render(status, common, headers, body, keep_alive, head_only)
+        """A complete reply, in one write; a long body, which replies may share, is not copied behind its head."""
+        apart = len(body) >= _LONG_BYTES and not head_only
+        data = render(status, common, headers, body, keep_alive, head_only or apart)
         if self._behind or self._stalled_ns != NEVER:
             self.write(data)
         elif self._phase is not CLOSED:
             self._transport.write(data)
+        if apart:
+            self.write(body)
         self._replied(keep_alive=keep_alive)
 
     def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
@@ -169,8 +173,7 @@ class Connection(asyncio.Protocol):
         return SocketOutlet(self, self._is_clear, chunked=self._streams_chunks) if self.descriptor >= 0 else None
 
     def _is_clear(self) -> bool:
-        waits = self._behind or self._stalled_ns != NEVER
-        return not (waits or self._transport.get_write_buffer_size())
+        return not (self._behind or self._stalled_ns != NEVER or self._transport.get_write_buffer_size())
 
     def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; what has no chunks ends with the connection."""
@@ -210,8 +213,8 @@ class Connection(asyncio.Protocol):
         elif self._phase is Phase.LINGER:
             self.cut()
         elif self._phase in (Phase.HEAD, Phase.BODY):
-            limit = self._limits.head_ns if self._phase is Phase.HEAD else self._limits.body_ns
-            part = "head" if self._phase is Phase.HEAD else "body"
+            limits = self._limits
+            part, limit = ("head", limits.head_ns) if self._phase is Phase.HEAD else ("body", limits.body_ns)
             self._fail(RequestTimeout(f"the request {part} took longer than {limit / 1e9:g} s; send it faster"))
 
     def drain(self) -> None:
@@ -330,9 +333,8 @@ class Connection(asyncio.Protocol):
             self._feed(early)
 
     def _on_head(self, head: Head) -> None:
-        now = self._site.clock_ns()
         self._phase = Phase.BODY
-        self._deadline_ns = now + self._limits.body_ns
+        self._deadline_ns = self._site.clock_ns() + self._limits.body_ns
         exchange = self._open(head)
         self._refusal = self._router.check(exchange)
         if self._events:
@@ -370,8 +372,6 @@ class Connection(asyncio.Protocol):
         exchange = self._exchange or self._open(None)
         self._events.clear()
         exchange.error(error, keep_alive=False)
-
-    # Ends.
 
     def _rest(self) -> None:
         self._phase = Phase.IDLE

@@ -92,8 +92,13 @@ class Http2Protocol:
 
     @property
     def out_bytes(self) -> int:
-        """Bytes that ``take`` would give."""
+        """Bytes that ``take`` would give at least."""
         return self._sender.out_bytes
+
+    @property
+    def more(self) -> bool:
+        """Whether ``take`` must be called again: it gives no more at once than is good for one write."""
+        return self._sender.more
 
     def blocked(self) -> dict[int, int]:
         """Streams whose data waits for a window -> body bytes that were sent so far."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from zerolayer.wire.http2_frames import (
     END_STREAM,
@@ -22,22 +23,26 @@ from zerolayer.wire.http2_frames import (
 from zerolayer.wire.http2_stream import Stream
 
 _PACK = FRAME_HEADER.pack
+_ENOUGH: Final = 131_072  # bytes of a write, from which on whole bodies wait for the next one: they may be shared
 
 
 class Sender:
     """Collects frames until ``take``. ``on_end`` is told each stream whose last frame was collected.
 
     While ``held`` is set no DATA leaves: the socket takes nothing, and a window is no reason to buffer in its place.
-    ``block_start`` is what the next header block must begin with.
+    ``block_start`` is what the next header block must begin with. ``more``: DATA that may leave waits for the next
+    ``take``, so that a client whose windows are wide cannot have all that it asked for copied at once.
     """
 
     __slots__ = (
-        "_on_end", "block_start", "blocked", "held", "initial_window", "out", "out_bytes", "pending_bytes", "window",
+        "_on_end", "block_start", "blocked", "held", "initial_window", "more", "out", "out_bytes", "pending_bytes",
+        "window",
     )  # fmt: skip
 
     def __init__(self, on_end: Callable[[Stream], None]) -> None:
         self._on_end = on_end
         self.block_start = b""
+        self.more = False
         self.out: list[bytes | memoryview] = []
         self.out_bytes = 0
         self.window = WINDOW
@@ -48,6 +53,9 @@ class Sender:
 
     def take(self) -> bytes:
         """What must be written now."""
+        if self.more:
+            self.more = False
+            self.pump()
         data = b"".join(self.out)
         self.out.clear()
         self.out_bytes = 0
@@ -67,7 +75,7 @@ class Sender:
     def takes(self, stream: Stream, size: int) -> bool:
         """Whether a body of so many bytes may leave now, in one frame, and its head as it is."""
         fits = size <= stream.window and size <= self.window and size <= FRAME_BYTES
-        return fits and not (self.held or self.block_start)
+        return fits and self.out_bytes < _ENOUGH and not (self.held or self.block_start)
 
     def whole(self, stream: Stream, frames: bytes, size: int) -> None:
         """All frames of a reply whose body, of ``size`` bytes, is taken."""
@@ -93,6 +101,7 @@ class Sender:
         """A piece of a reply. ``ending`` ends it: with trailers, or with END_STREAM when empty."""
         size = len(data)
         fits = not size or (size <= stream.window and size <= self.window and size <= FRAME_BYTES)
+        fits = fits and self.out_bytes < _ENOUGH
         if fits and not (stream.pending or self.held):
             stream.window -= size
             self.window -= size
@@ -129,6 +138,9 @@ class Sender:
             if not served:
                 return
             for stream in served:
+                if self.out_bytes >= _ENOUGH:
+                    self.more = True
+                    return
                 if self.window > 0 or not stream.pending:
                     self._send_piece(stream)
 
