@@ -311,9 +311,9 @@ class Http2Protocol:
         if self._block is None:
             raise ConnectionFault(Code.PROTOCOL_ERROR)
         self._continuations += 1
-        self._block += payload
-        if self._continuations > self._limits.continuations or len(self._block) > self._limits.head_bytes:
+        if self._continuations > self._limits.continuations:
             raise ConnectionFault(Code.ENHANCE_YOUR_CALM)
+        self._block += payload[: self._limits.head_bytes + 1 - len(self._block)]  # one more shows that it is too long
         if flags & END_HEADERS:
             block, self._block = bytes(self._block), None
             stream_id, first_flags = self._block_of

@@ -90,6 +90,11 @@ class HeadDecoder:
         return head
 
     def _split(self, block: bytes) -> tuple[list[bytes], bool]:
+        if len(block) > self._head_bytes:
+            # Its rest may not have been kept. Nobody needs it where no later block depends on it.
+            if self.stateless:
+                raise self._too_large()
+            raise ConnectionFault(Code.ENHANCE_YOUR_CALM)
         return split(block, empty_table=self.stateless)
 
     def _stateful_fields(self, parts: list[bytes], block: bytes) -> list[Field]:
