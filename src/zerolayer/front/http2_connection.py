@@ -145,7 +145,10 @@ class Http2Connection(asyncio.Protocol):
         if self.free_descriptor() < 0:
             self._flush()
             return b""
-        return self.core.take()
+        data = self.core.take()
+        if self.core.more:
+            self.wake()
+        return data
 
     def free_descriptor(self) -> int:
         """As ``lines.Frames``."""
@@ -322,8 +325,10 @@ class Http2Connection(asyncio.Protocol):
         ends = self._draining and not core.streams
         if ends:
             core.go_away()
-        if core.out_bytes:
+        if core.out_bytes or core.more:
             self._transport.write(core.take())
+            if core.more:
+                self.wake()
         if ends:
             self._linger()
 
