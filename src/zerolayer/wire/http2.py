@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from zerolayer.errors import HeadersTooLarge
 from zerolayer.wire._native import http2_reply, whole_request
+from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http2_control import Control
 from zerolayer.wire.http2_events import Closed, Event, Opened
 from zerolayer.wire.http2_frames import (
@@ -51,6 +52,8 @@ from zerolayer.wire.http2_streams import Streams
 __all__ = ["Code", "Http2Limits", "Http2Protocol"]
 
 Fields = Sequence[tuple[bytes, bytes]]
+Whole = tuple[int, Head, bytes]
+"""A stream and its request, head and body."""
 
 
 class Http2Protocol:
@@ -117,6 +120,33 @@ class Http2Protocol:
             self._fail(fault.code)
         return self._streams.take_events()
 
+    def whole(self, data: bytes) -> list[Whole] | None:
+        """The requests that ``data`` is, if their heads are like ones before; else None, and nothing was taken."""
+        if self._closed or self._draining or self._buffer or self._block is not None or not self._begun:
+            return None
+        streams, limits = self._streams, self._limits
+        at, size, room, last_id = 0, len(data), streams.room, streams.last_id
+        found: list[Whole] = []
+        while at < size:
+            request = whole_request(data, at)
+            if request is None:
+                return None
+            stream_id, block, body, at = request
+            head = self._decoder.known(block)
+            room -= len(body)
+            if head is None or head.expects_continue or head.content_length not in (None, len(body)) or room < 0:
+                return None
+            if stream_id <= last_id or len(body) > limits.body_bytes:
+                return None
+            last_id = stream_id
+            found.append((stream_id, head, body))
+        if len(streams.open) + len(found) > limits.streams:
+            return None
+        for stream_id, head, body in found:
+            streams.add_whole(stream_id, head, len(body))
+        self.frames += len(found)
+        return found
+
     def new_period(self) -> None:
         """Forget what was counted per period; called once a second."""
         self._tolls.new_period()
@@ -145,11 +175,11 @@ class Http2Protocol:
         stream = self._streams.open.get(stream_id)
         if stream is None:
             return
-        sender, ending = self._sender, trailer_block(tuple(trailers)) if trailers else b""
-        if sender.takes(stream, len(body)):
+        sender, size, ending = self._sender, len(body), trailer_block(tuple(trailers)) if trailers else b""
+        if size <= stream.window and size <= sender.window and not sender.held:
             frames = http2_reply(stream_id, status_field(status), common, tuple(headers), body, ending)
             if frames is not None:
-                sender.whole(stream, frames, len(body))
+                sender.whole(stream, frames, size)
                 return
         sender.head(stream, reply_block(status, headers, common), ended=not (body or ending))
         if body or ending:
@@ -227,10 +257,6 @@ class Http2Protocol:
         self._wanted = HEADER_BYTES
         unpack = FRAME_HEADER.unpack_from
         while size - at >= HEADER_BYTES:
-            whole = whole_request(data, at)
-            if whole is not None and self._takes_whole(*whole[:3]):
-                at = whole[3]
-                continue
             high, low, kind, flags, stream_id = unpack(data, at)
             length = high << 8 | low
             if length > FRAME_BYTES:
@@ -257,23 +283,6 @@ class Http2Protocol:
             self.frames += 1
         if at < size:
             self._buffer += data[at:]
-
-    def _takes_whole(self, stream_id: int, block: bytes, body: bytes) -> bool:
-        """Nearly every request: all of it is there, its head is like one before, and nothing is wrong with it.
-
-        False for everything else; nothing was taken then.
-        """
-        streams, limits = self._streams, self._limits
-        if self._block is not None or self._draining or not self._begun:
-            return False
-        if stream_id <= streams.last_id or len(streams.open) >= limits.streams:
-            return False
-        head, size = self._decoder.known(block), len(body)
-        if head is None or size > limits.body_bytes or size > streams.room or head.content_length not in (None, size):
-            return False
-        streams.add_whole(stream_id, head, body)
-        self.frames += 2 if body else 1
-        return True
 
     def _must_come_next(self, kind: int, flags: int, stream_id: int) -> None:
         """A connection begins with SETTINGS, and a head that has begun goes on."""

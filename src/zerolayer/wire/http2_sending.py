@@ -62,10 +62,6 @@ class Sender:
         if ended:
             self._on_end(stream)
 
-    def takes(self, stream: Stream, size: int) -> bool:
-        """Whether a body of so many bytes may leave now, in one frame."""
-        return size <= stream.window and size <= self.window and size <= FRAME_BYTES and not self.held
-
     def whole(self, stream: Stream, frames: bytes, size: int) -> None:
         """All frames of a reply whose body, of ``size`` bytes, is taken."""
         self.window -= size

@@ -6,11 +6,11 @@ from typing import Final
 
 from zerolayer.errors import BodyTooLarge, ZerolayerError
 from zerolayer.wire.http1_head import Head
-from zerolayer.wire.http2_events import Chunk, Event, Gone, Message, Opened, Refused
+from zerolayer.wire.http2_events import Chunk, Event, Gone, Message, Refused
 from zerolayer.wire.http2_frames import LARGEST_WINDOW, Code, ConnectionFault, StreamFault, rst_stream, window_update
 from zerolayer.wire.http2_limits import Http2Limits
 from zerolayer.wire.http2_sending import Sender
-from zerolayer.wire.http2_stream import COMPLETE, END_RECEIVED, END_SENT, OPEN, Step, Stream
+from zerolayer.wire.http2_stream import CLOSED, COMPLETE, END_RECEIVED, END_SENT, OPEN, Step, Stream
 
 _PREFIX_BYTES: Final = 64  # of a body beside what its own limit counts: the prefix of a gRPC message
 _FORGOTTEN: Final = 256  # streams ended before their request was complete, whose late frames are still dropped
@@ -50,9 +50,8 @@ class Streams:
         self.open[stream_id] = stream = Stream(stream_id, self.sender.initial_window, self.first_room, declared)
         return stream
 
-    def add_whole(self, stream_id: int, head: Head, body: bytes) -> None:
-        """A new stream whose request is complete and breaks no limit, and both its events."""
-        size = len(body)
+    def add_whole(self, stream_id: int, head: Head, size: int) -> None:
+        """A new stream whose request is complete, with a body of ``size`` bytes, and breaks no limit."""
         self.last_id = stream_id
         self.room -= size
         self._return_room(size)
@@ -60,7 +59,6 @@ class Streams:
         stream.received = size
         stream.state = COMPLETE
         self.open[stream_id] = stream
-        self._events += (Opened(stream_id, head), Message(stream_id, body))
 
     def must_exist(self, stream_id: int) -> None:
         """A frame for a stream that never was is a fault of the connection."""
@@ -188,6 +186,10 @@ class Streams:
 
     def _ended(self, stream: Stream) -> None:
         """Our last frame of the stream is on its way."""
+        if stream.state is COMPLETE and not (stream.body or self.sender.blocked):  # nearly every one
+            stream.state = CLOSED
+            del self.open[stream.id]
+            return
         if stream.state is OPEN:  # the rest of the request is not wanted
             self.sender.control(rst_stream(stream.id, Code.NO_ERROR))
         self.forget(stream, END_SENT)
