@@ -65,16 +65,6 @@ def test_the_time_and_the_name_of_a_reply(before, wall_s, between, name, after):
     same(_native.stamped, specification.stamped, before, wall_s, between, name, after)
 
 
-@given(SMALL, st.integers(0, 2**64 - 1))
-def test_a_number_in_hexadecimal_digits(prefix, number):
-    assert _native.numbered(prefix, number) == b"%b%08x" % (prefix, number)
-
-
-@given(st.binary(max_size=5) | st.integers(0, 140).map(lambda size: b"n" * size))
-def test_a_name_is_short_and_visible(value):
-    assert _native.is_name(value, 128) == (0 < len(value) <= 128 and all(0x21 <= byte <= 0x7E for byte in value))
-
-
 FRAME = st.builds(
     lambda size, kind, flags, stream, payload: (
         (size or len(payload)).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload

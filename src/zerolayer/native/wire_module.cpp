@@ -149,15 +149,6 @@ nb::object whole_request(nb::bytes data, size_t at) {
                         found.end);
 }
 
-// `prefix` and `number` in at least eight hexadecimal digits.
-nb::bytes numbered(nb::bytes prefix, uint64_t number) {
-  char digits[16];
-  const size_t size = size_t(std::to_chars(digits, digits + sizeof digits, number, 16).ptr - digits), zeros = size < 8 ? 8 - size : 0;
-  Written out(prefix.size() + zeros + size);
-  out << view(prefix) << Bytes("00000000", zeros) << Bytes(digits, size);
-  return out.done();
-}
-
 // `parts` with the decimal digits of `number` between each two of them.
 nb::bytes joined(nb::tuple parts, uint64_t number) {
   const zl::Decimal decimal(number);
@@ -190,8 +181,6 @@ nb::dict own_names(nb::dict values) {
   return more.is_valid() ? nb::cast<nb::dict>(more) : values;
 }
 
-bool is_name(nb::bytes value, size_t longest) { return value.size() - 1 < longest && zl::is_ascii_visible(view(value)); }
-
 // A table of (state, flags, symbol) by state and half byte.
 void read_huffman(zl::Huffman* self, nb::list table) {
   new (self) zl::Huffman;
@@ -217,10 +206,8 @@ NB_MODULE(_native, m) {
   m.def("http1_when", &when<zl::Http1>);
   m.def("http2_when", &when<zl::Http2>);
   m.def("stamped", &stamped);
-  m.def("numbered", &numbered);
   m.def("joined", &joined);
   m.def("own_names", &own_names);
-  m.def("is_name", &is_name);
   m.def("whole_request", &whole_request);
   nb::class_<zl::Huffman>(m, "Huffman").def("__init__", &read_huffman).def("decode", &decode_huffman);
   nb::class_<zl::Template>(m, "Template")
