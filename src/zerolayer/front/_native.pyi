@@ -15,6 +15,12 @@ from zerolayer.model.engine import SampledToken
 from zerolayer.observe.stages import StageClock
 from zerolayer.wire.http1 import Head
 
+def accept_each(listening: int, most: int, /) -> tuple[list[int], int]:
+    """Accept at most so many connections without waiting; none of them blocks or is inherited.
+
+    Returns their descriptors, and the number of the error that ended it: 0 where nobody was left.
+    """
+
 def send_each(descriptors: list[int], pieces: list[bytes], let_go: bool = True, /) -> list[tuple[int, int]]:
     """Offer each piece to its socket once, without waiting; ``let_go``: and without the interpreter's lock.
 

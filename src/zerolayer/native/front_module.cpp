@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "front_accepts.hpp"
 #include "front_exchange.hpp"
 #include "front_growth.hpp"
 #include "front_sends.hpp"
@@ -36,6 +37,15 @@ nb::list send_each(nb::list descriptors, nb::list pieces, bool let_go) {
   for (size_t i = 0; i < count; i++)
     if (sends[i].sent < sends[i].bytes) left.append(nb::make_tuple(i, sends[i].sent));
   return left;
+}
+
+// Descriptors, and why there are no more: 0 where nobody was left.
+nb::tuple accept_each(int listening, size_t most) {
+  std::vector<int> accepted;
+  const int error = zl::accept_each(listening, most, accepted);
+  nb::list descriptors;
+  for (const int descriptor : accepted) descriptors.append(descriptor);
+  return nb::make_tuple(descriptors, error);
 }
 
 template <class Function>
@@ -122,6 +132,7 @@ nb::object made(PyType_Spec& spec) {
 NB_MODULE(_native, m) {
   m.attr("ExchangeBase") = made(exchange_spec);
   m.attr("RequestIds") = made(ids_spec);
+  m.def("accept_each", &accept_each);
   m.def("send_each", &send_each, nb::arg(), nb::arg(), nb::arg() = true);
   nb::class_<zl::Growth>(m, "Growth", nb::is_final()).def(nb::init<nb::dict>()).def("grow", &zl::Growth::grow);
 }
