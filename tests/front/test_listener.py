@@ -130,11 +130,13 @@ def test_who_waits_is_accepted_at_once_and_not_inherited():
         listening.setblocking(False)
         for _ in range(3):
             opened.enter_context(socket.create_connection(listening.getsockname()))
-        accepted = [socket.socket(fileno=each) for each in accept_each(listening.fileno(), 2)[0]]
+        found, _ = accept_each(listening.fileno(), 2)
+        assert [address for _, address in found] == ["127.0.0.1"] * 2
+        accepted = [socket.socket(fileno=each) for each, _ in found]
         assert len(accepted) == 2
         assert not any(os.get_blocking(each.fileno()) or each.get_inheritable() for each in accepted)
         left, error = accept_each(listening.fileno(), 64)
-        accepted += [socket.socket(fileno=each) for each in left]
+        accepted += [socket.socket(fileno=each) for each, _ in left]
         assert (len(left), error, accept_each(listening.fileno(), 64)) == (1, 0, ([], 0))
         for each in accepted:
             each.close()

@@ -15,10 +15,11 @@ from zerolayer.model.engine import SampledToken
 from zerolayer.observe.stages import StageClock
 from zerolayer.wire.http1 import Head
 
-def accept_each(listening: int, most: int, /) -> tuple[list[int], int]:
+def accept_each(listening: int, most: int, /) -> tuple[list[tuple[int, str]], int]:
     """Accept at most so many connections without waiting; none of them blocks or is inherited.
 
-    Returns their descriptors, and the number of the error that ended it: 0 where nobody was left.
+    Returns their descriptors and the IP addresses of their peers, and the number of the error that ended it: 0 where
+    nobody was left.
     """
 
 def send_each(descriptors: list[int], pieces: list[bytes], let_go: bool = True, /) -> list[tuple[int, int]]:

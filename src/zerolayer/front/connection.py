@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import AbstractEventLoop
 from collections import deque
 from typing import cast
 
@@ -29,7 +30,9 @@ _log = logging.getLogger("zerolayer.front")
 class Connection(asyncio.Protocol):
     """Created per accepted socket. All methods run on the loop."""
 
-    def __init__(self, site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, site: Site, router: Router, registry: set[Peer], loop: AbstractEventLoop, caller: Caller | None = None
+    ) -> None:
         self._site = site
         self._router = router
         self._registry = registry
@@ -47,7 +50,7 @@ class Connection(asyncio.Protocol):
         self._stalled_ns = NEVER
         self._dropped = 0
         self._streams_chunks = False  # the reply that is open
-        self._caller: Caller | None = None
+        self._caller = caller  # asked for once, where nobody has told
         self._descriptor: int | None = None
         self._exchange: Exchange | None = None
         self._refusal: ZerolayerError | None = None

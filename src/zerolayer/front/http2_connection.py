@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, cast
 
@@ -36,7 +37,9 @@ _READ: Final = int(Stage.READ)  # for every request: a member of an enumeration 
 class Http2Connection(asyncio.Protocol):
     """All methods run on the loop."""
 
-    def __init__(self, site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, site: Site, router: Router, registry: set[Peer], loop: AbstractEventLoop, caller: Caller | None = None
+    ) -> None:
         self._site = site
         self._router = router
         self._registry = registry
@@ -55,7 +58,7 @@ class Http2Connection(asyncio.Protocol):
         self.scheduled = False  # a write in the next turn of the loop
         self._draining = False
         self._closed = False
-        self._caller: Caller | None = None
+        self._caller = caller  # asked for once, where nobody has told
         self._descriptor: int | None = None
 
     # What asyncio calls.

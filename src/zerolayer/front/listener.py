@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 from zerolayer.contract_listen import is_loopback
 from zerolayer.errors import StartupError
 from zerolayer.front._native import accept_each
+from zerolayer.front.caller import Caller
 from zerolayer.front.site import Peer
 from zerolayer.front.tls import HANDSHAKE_S, SHUTDOWN_S, Tls
 
@@ -169,13 +170,13 @@ Opening = asyncio.Task[object] | Coroutine[Any, Any, tuple[asyncio.Transport, ob
 class Listener:
     """Accepts on ``sockets`` until ``stop``. ``make`` builds a connection, which joins ``connections`` itself.
 
-    With ``tls`` they speak it, and nothing else.
+    ``make`` may be told by name who the ``caller`` is. With ``tls`` they speak it, and nothing else.
     """
 
     def __init__(
         self,
         sockets: list[socket.socket],
-        make: Callable[[], asyncio.Protocol],
+        make: Callable[..., asyncio.Protocol],
         connections: set[Peer],
         *,
         limit: int,
@@ -272,11 +273,11 @@ class Listener:
 
     def _accept_plain(self, listening: socket.socket) -> None:
         """The same of TCP without TLS."""
-        descriptors, error = accept_each(listening.fileno(), _BURST)
+        found, error = accept_each(listening.fileno(), _BURST)
         family = int(listening.family)
-        for descriptor in descriptors:
+        for descriptor, address in found:
             if len(self._connections) + len(self._opening) < self._limit:
-                self._open_plain(_Accepted(descriptor, family))
+                self._open_plain(_Accepted(descriptor, family), Caller(address=address))
             else:
                 self._take(socket.socket(fileno=descriptor))
         if error in _EXHAUSTED:
@@ -284,9 +285,10 @@ class Listener:
         elif error:
             raise OSError(error, os.strerror(error))
 
-    def _open_plain(self, accepted: _Accepted) -> None:
+    def _open_plain(self, accepted: _Accepted, caller: Caller) -> None:
         # The loop's coroutine waits once, for its own next turn; a task to wait with would cost more than all the rest.
-        opening = self._loop.connect_accepted_socket(self._make, cast(socket.socket, accepted))
+        make = partial(self._make, caller=caller)
+        opening = self._loop.connect_accepted_socket(make, cast(socket.socket, accepted))
         try:
             told = opening.send(None)
         except OSError:

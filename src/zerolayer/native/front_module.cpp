@@ -39,13 +39,13 @@ nb::list send_each(nb::list descriptors, nb::list pieces, bool let_go) {
   return left;
 }
 
-// Descriptors, and why there are no more: 0 where nobody was left.
+// Descriptors and addresses, and why there are no more: 0 where nobody was left.
 nb::tuple accept_each(int listening, size_t most) {
-  std::vector<int> accepted;
+  std::vector<zl::Accepted> accepted;
   const int error = zl::accept_each(listening, most, accepted);
-  nb::list descriptors;
-  for (const int descriptor : accepted) descriptors.append(descriptor);
-  return nb::make_tuple(descriptors, error);
+  nb::list found;
+  for (const zl::Accepted& each : accepted) found.append(nb::make_tuple(each.descriptor, each.address));
+  return nb::make_tuple(found, error);
 }
 
 template <class Function>
