@@ -73,8 +73,8 @@ class Carrier(Protocol):
     def caller(self) -> Caller:
         """Who is at the other end."""
 
-    def later(self, error: RetryLater) -> bytes:
-        """When to come back, in the spelling of ``common``."""
+    def later(self, ms: int, ticket: str, /) -> bytes:
+        """When to come back, and for which booking if there is one, in the spelling of ``common``."""
 
     def reply(
         self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool
@@ -152,7 +152,9 @@ class Exchange(ExchangeBase):
             headers = _JSON_ALONE
         else:
             status, headers, body = self._explain(error)
-        spelled = self._connection.later(error) if self.tells_when and isinstance(error, RetryLater) else b""
+        spelled = b""
+        if self.tells_when and isinstance(error, RetryLater):
+            spelled = self._connection.later(error.retry_after_ms, error.ticket or "")
         self.reply(status, headers, body, keep_alive=keep_alive, spelled=spelled)
         if isinstance(error, _LACK_OF_SLOTS):
             stages = self.stages

@@ -124,26 +124,25 @@ class Http2Protocol:
         """The requests that ``data`` is, if their heads are like ones before; else None, and nothing was taken."""
         if self._closed or self._draining or self._buffer or self._block is not None or not self._begun:
             return None
-        streams, limits = self._streams, self._limits
-        at, size, room, last_id = 0, len(data), streams.room, streams.last_id
+        streams, limits, known = self._streams, self._limits, self._decoder.known
+        at, end, room, last_id = 0, len(data), streams.room, streams.last_id
         found: list[Whole] = []
-        while at < size:
+        while at < end:
             request = whole_request(data, at)
             if request is None:
                 return None
             stream_id, block, body, at = request
-            head = self._decoder.known(block)
-            room -= len(body)
-            if head is None or head.expects_continue or head.content_length not in (None, len(body)) or room < 0:
+            head, size = known(block), len(body)
+            if head is None or head.expects_continue or stream_id <= last_id:
                 return None
-            if stream_id <= last_id or len(body) > limits.body_bytes:
+            declared, room, last_id = head.content_length, room - size, stream_id
+            if (declared is not None and declared != size) or size > limits.body_bytes or room < 0:
                 return None
-            last_id = stream_id
             found.append((stream_id, head, body))
         if len(streams.open) + len(found) > limits.streams:
             return None
         for stream_id, head, body in found:
-            streams.add_whole(stream_id, head, len(body))
+            streams.add_whole(stream_id, head.content_length, len(body))
         self.frames += len(found)
         return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from zerolayer.errors import BodyTooLarge, ZerolayerError
-from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http2_events import Chunk, Event, Gone, Message, Refused
 from zerolayer.wire.http2_frames import LARGEST_WINDOW, Code, ConnectionFault, StreamFault, rst_stream, window_update
 from zerolayer.wire.http2_limits import Http2Limits
@@ -35,6 +34,7 @@ class Streams:
         self._ended_early: dict[int, None] = {}
         self._held = 0
         self._returned = 0  # bytes of room that the peer was not told of yet
+        self._give_back = limits.held_bytes // 2
 
     def tell(self, event: Event) -> None:
         """Keep an event for ``take_events``."""
@@ -50,12 +50,14 @@ class Streams:
         self.open[stream_id] = stream = Stream(stream_id, self.sender.initial_window, self.first_room, declared)
         return stream
 
-    def add_whole(self, stream_id: int, head: Head, size: int) -> None:
+    def add_whole(self, stream_id: int, declared: int | None, size: int) -> None:
         """A new stream whose request is complete, with a body of ``size`` bytes, and breaks no limit."""
         self.last_id = stream_id
         self.room -= size
-        self._return_room(size)
-        stream = Stream(stream_id, self.sender.initial_window, self.first_room - size, head.content_length)
+        self._returned += size
+        if self._returned >= self._give_back:
+            self._return_room(0)
+        stream = Stream(stream_id, self.sender.initial_window, self.first_room - size, declared)
         stream.received = size
         stream.state = COMPLETE
         self.open[stream_id] = stream
@@ -173,7 +175,7 @@ class Streams:
     def _return_room(self, size: int) -> None:
         """Tell the peer when half a window has gathered, not at every frame (RFC 9113 section 6.9.1)."""
         self._returned += size
-        if self._returned >= self._limits.held_bytes // 2:
+        if self._returned >= self._give_back:
             self.sender.control(window_update(0, self._returned))
             self.room += self._returned
             self._returned = 0
