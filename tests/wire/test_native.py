@@ -15,6 +15,7 @@ from zerolayer.wire import _native
 from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http1_reply import response
 from zerolayer.wire.http2_huffman import HUFFMAN
+from zerolayer.wire.protobuf import bytes_field, varint_field
 
 SMALL = st.binary(max_size=12)
 LONG = st.sampled_from([0, 1, 126, 127, 128, 255, 256, 16_383, 16_384, 16_385]).map(lambda size: b"v" * size)
@@ -63,6 +64,14 @@ def test_when_to_come_back(ms, ticket):
 @example(b"", 0.9999999, b"", b"", b"")
 def test_the_time_and_the_name_of_a_reply(before, wall_s, between, name, after):
     same(_native.stamped, specification.stamped, before, wall_s, between, name, after)
+
+
+@given(SMALL, st.lists(st.binary(max_size=200), max_size=4).map(tuple), st.integers(0, 2**64 - 1), SMALL)
+@example(b"", (b"",), 0, b"")
+def test_an_error_that_passes(before, parts, number, after):
+    text = (b"%d" % number).join(parts)
+    expected = before + bytes_field(2, text) + varint_field(4, number) + after
+    assert _native.later_message(before, parts, number, after) == expected
 
 
 FRAME = st.builds(

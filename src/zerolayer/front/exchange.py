@@ -134,7 +134,8 @@ class Exchange(ExchangeBase):
 
     def record(self) -> None:
         """From here on the ledger will tell of this request, however it ends."""
-        if self.receipt is None and self._site.books is not None:
+        books = self._site.books
+        if self.receipt is None and books is not None and books.open:
             self.receipt = Receipt(RECORDED.get(self.head.path) or self.head.path.encode("latin-1", "replace"))
 
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:

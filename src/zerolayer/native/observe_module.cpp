@@ -200,7 +200,8 @@ PyMethodDef glue_methods[] = {{"enter", glue_enter, METH_O, nullptr},
                               {"step", method(glue_step), METH_FASTCALL, nullptr},
                               {"busy_ns", glue_busy, METH_O, nullptr},
                               {nullptr, nullptr, 0, nullptr}};
-PyMemberDef glue_members[] = {{"arithmetic_ns", T_LONGLONG, at(offsetof(GlueMeterObject, sums.arithmetic_ns)), READONLY, nullptr},
+PyMemberDef glue_members[] = {{"in_flight", T_LONGLONG, at(offsetof(GlueMeterObject, sums.in_flight)), READONLY, nullptr},
+                              {"arithmetic_ns", T_LONGLONG, at(offsetof(GlueMeterObject, sums.arithmetic_ns)), READONLY, nullptr},
                               {nullptr, 0, 0, 0, nullptr}};
 PyType_Slot glue_slots[] = {{Py_tp_new, reinterpret_cast<void*>(plain_new)},
                             {Py_tp_dealloc, reinterpret_cast<void*>(plain_dealloc)},

@@ -165,6 +165,40 @@ nb::bytes joined(nb::tuple parts, uint64_t number) {
   return out.done();
 }
 
+// A varint (https://protobuf.dev/programming-guides/encoding/): seven bits a byte, the lowest first.
+struct Varint {
+  explicit Varint(uint64_t number) {
+    for (; number >= 0x80; number >>= 7) text[size++] = char(number | 0x80);
+    text[size++] = char(number);
+  }
+  operator Bytes() const { return {text, size}; }
+  char text[10];
+  size_t size = 0;
+};
+
+// An `Error` of inference.proto that passes: `before`, the message (2) as `joined` has it, the milliseconds (4), `after`.
+nb::bytes later_message(nb::bytes before, nb::tuple parts, uint64_t number, nb::bytes after) {
+  constexpr Bytes kMessage = "\x12", kMilliseconds = "\x20";
+  const zl::Decimal decimal(number);
+  const Bytes digits = decimal;
+  size_t text = parts.size() ? (parts.size() - 1) * digits.size() : 0;
+  for (nb::handle part : parts) text += view(part).size();
+  const Varint length(text), milliseconds(number);
+  const size_t told = text ? 1 + length.size + text : 0, when = number ? 1 + milliseconds.size : 0;  // what is empty, or 0, is left out
+  Written out(before.size() + told + when + after.size());
+  out << view(before);
+  if (text) out << kMessage << length;
+  bool first = true;
+  for (nb::handle part : parts) {
+    if (!first) out << digits;
+    out << view(part);
+    first = false;
+  }
+  if (number) out << kMilliseconds << milliseconds;
+  out << view(after);
+  return out.done();
+}
+
 // The same dictionary, or one with each `zl-name` as `x-zl-name` too, where there are such names.
 nb::dict own_names(nb::dict values) {
   constexpr Bytes kOwn = "zl-", kExtension = "x-";
@@ -207,6 +241,7 @@ NB_MODULE(_native, m) {
   m.def("http2_when", &when<zl::Http2>);
   m.def("stamped", &stamped);
   m.def("joined", &joined);
+  m.def("later_message", &later_message);
   m.def("own_names", &own_names);
   m.def("whole_request", &whole_request);
   nb::class_<zl::Huffman>(m, "Huffman").def("__init__", &read_huffman).def("decode", &decode_huffman);

@@ -61,10 +61,15 @@ class StageSums:
         """Nanoseconds of each stage, in their order."""
 
 class BusySums:
-    """Busy time and steps. ``arithmetic_ns`` is the part of the busy time that lay inside steps."""
+    """Busy time and steps. ``arithmetic_ns`` is the part of the busy time that lay inside steps.
+
+    ``in_flight`` are the requests that entered and did not leave.
+    """
 
     @property
     def arithmetic_ns(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
     def enter(self, now_ns: int, /) -> None:
         """A request's first byte was read."""
 

@@ -46,6 +46,12 @@ def stamped(before: bytes, wall_s: float, between: bytes, name: bytes, after: by
 def joined(parts: tuple[bytes, ...], number: int, /) -> bytes:
     """The parts with ``number`` in decimal digits between each two of them."""
 
+def later_message(before: bytes, parts: tuple[bytes, ...], number: int, after: bytes, /) -> bytes:
+    """An ``Error`` of ``inference.proto``: ``joined`` parts as its message, ``number`` as its milliseconds, if not 0.
+
+    ``before`` and ``after`` are its other fields.
+    """
+
 def own_names(values: dict[bytes, bytes], /) -> dict[bytes, bytes]:
     """The same dictionary, or one with each ``zl-name`` as ``x-zl-name`` too, where there are such names."""
 
