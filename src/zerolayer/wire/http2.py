@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from zerolayer.errors import HeadersTooLarge
-from zerolayer.wire._native import http2_reply, whole_request
-from zerolayer.wire.http1_head import Head
+from zerolayer.wire._native import http2_reply
 from zerolayer.wire.http2_control import Control
 from zerolayer.wire.http2_events import Closed, Event, Opened
 from zerolayer.wire.http2_frames import (
@@ -48,12 +47,11 @@ from zerolayer.wire.http2_reply import reply_block, status_field, trailer_block
 from zerolayer.wire.http2_sending import Sender
 from zerolayer.wire.http2_stream import State, Step, Stream
 from zerolayer.wire.http2_streams import Streams
+from zerolayer.wire.http2_whole import Whole, find_whole
 
 __all__ = ["Code", "Http2Limits", "Http2Protocol"]
 
 Fields = Sequence[tuple[bytes, bytes]]
-Whole = tuple[int, Head, bytes]
-"""A stream and its request, head and body."""
 
 
 class Http2Protocol:
@@ -95,8 +93,13 @@ class Http2Protocol:
 
     @property
     def out_bytes(self) -> int:
-        """Bytes that ``take`` would give."""
+        """Bytes that ``take`` would give at least."""
         return self._sender.out_bytes
+
+    @property
+    def more(self) -> bool:
+        """Whether ``take`` must be called again: it gives no more at once than is good for one write."""
+        return self._sender.more
 
     def blocked(self) -> dict[int, int]:
         """Streams whose data waits for a window -> body bytes that were sent so far."""
@@ -124,26 +127,8 @@ class Http2Protocol:
         """The requests that ``data`` is, if their heads are like ones before; else None, and nothing was taken."""
         if self._closed or self._draining or self._buffer or self._block is not None or not self._begun:
             return None
-        streams, limits, known = self._streams, self._limits, self._decoder.known
-        at, end, room, last_id = 0, len(data), streams.room, streams.last_id
-        found: list[Whole] = []
-        while at < end:
-            request = whole_request(data, at)
-            if request is None:
-                return None
-            stream_id, block, body, at = request
-            head, size = known(block), len(body)
-            if head is None or head.expects_continue or stream_id <= last_id:
-                return None
-            declared, room, last_id = head.content_length, room - size, stream_id
-            if (declared is not None and declared != size) or size > limits.body_bytes or room < 0:
-                return None
-            found.append((stream_id, head, body))
-        if len(streams.open) + len(found) > limits.streams:
-            return None
-        for stream_id, head, body in found:
-            streams.add_whole(stream_id, head.content_length, len(body))
-        self.frames += len(found)
+        found = find_whole(data, self._streams, self._limits, self._decoder.known)
+        self.frames += len(found or ())
         return found
 
     def new_period(self) -> None:
@@ -175,7 +160,7 @@ class Http2Protocol:
         if stream is None:
             return
         sender, size, ending = self._sender, len(body), trailer_block(tuple(trailers)) if trailers else b""
-        if size <= stream.window and size <= sender.window and not sender.held:
+        if sender.takes(stream, size):
             frames = http2_reply(stream_id, status_field(status), common, tuple(headers), body, ending)
             if frames is not None:
                 sender.whole(stream, frames, size)
@@ -314,9 +299,9 @@ class Http2Protocol:
         if self._block is None:
             raise ConnectionFault(Code.PROTOCOL_ERROR)
         self._continuations += 1
-        self._block += payload
-        if self._continuations > self._limits.continuations or len(self._block) > self._limits.head_bytes:
+        if self._continuations > self._limits.continuations:
             raise ConnectionFault(Code.ENHANCE_YOUR_CALM)
+        self._block += payload[: self._limits.head_bytes + 1 - len(self._block)]  # one more shows that it is too long
         if flags & END_HEADERS:
             block, self._block = bytes(self._block), None
             stream_id, first_flags = self._block_of
@@ -326,8 +311,7 @@ class Http2Protocol:
         """A complete header block. It is decoded in any case, because others may depend on it."""
         try:
             if stream_id <= self._streams.last_id:
-                self._decoder.trailers(block)
-                self._on_trailers(stream_id, flags)
+                self._on_trailers(flags, stream_id, block)
                 return
             self._streams.last_id = stream_id
             head = self._decoder.request(block)
@@ -347,8 +331,6 @@ class Http2Protocol:
             self._streams.refuse_large(stream)
 
     def _on_large_head(self, flags: int, stream_id: int, error: HeadersTooLarge) -> None:
-        if stream_id in self._streams.open:
-            raise StreamFault(stream_id, Code.ENHANCE_YOUR_CALM)  # trailers
         if self._admits(stream_id):
             stream = self._streams.add(stream_id, None)
             self._streams.tell(Opened(stream_id, None))
@@ -364,14 +346,21 @@ class Http2Protocol:
         self._streams.remember(stream_id)
         return False
 
-    def _on_trailers(self, stream_id: int, flags: int) -> None:
+    def _on_trailers(self, flags: int, stream_id: int, block: bytes) -> None:
         stream = self._streams.open.get(stream_id)
-        if stream is None or stream.state is not State.OPEN:
-            self._streams.late(stream_id)
-        elif not flags & END_STREAM:
+        if stream is None:
+            self._streams.must_be_late(stream_id)
+        try:
+            self._decoder.trailers(block)
+        except HeadersTooLarge:
+            raise StreamFault(stream_id, Code.ENHANCE_YOUR_CALM) from None
+        if stream is None:
+            return
+        if stream.state is not State.OPEN:
+            raise StreamFault(stream_id, Code.STREAM_CLOSED)
+        if not flags & END_STREAM:
             raise StreamFault(stream_id, Code.PROTOCOL_ERROR)
-        else:
-            self._streams.end_request(stream)
+        self._streams.end_request(stream)
 
     def _on_rst_stream(self, _flags: int, stream_id: int, payload: bytes) -> None:
         must_have(4, payload)
