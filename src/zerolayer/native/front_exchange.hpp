@@ -27,7 +27,7 @@ struct RequestIdsObject {
 
 struct ExchangeObject {
   PyObject_HEAD
-  // Read and written by Python, in the order of kFields.
+  // For Python; from the first to the last one they are visited and let go of in their order.
   PyObject *connection, *site, *head, *id, *stages, *action, *intake, *on_gone, *receipt, *identity, *dialect, *explain, *more_headers, *allow,
       *body, *media, *expired, *streaming, *tells_when, *deadline_ns;
   char left, parked;
