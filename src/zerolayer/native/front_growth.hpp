@@ -12,12 +12,12 @@
 #include "front_pieces.hpp"
 #include "front_ring.hpp"
 #include "front_slots.hpp"
+#include "wire_bytes.hpp"
 
 namespace zl {
 
 constexpr size_t kLine = 64;  // bytes that a processor fetches together
 constexpr size_t kTogether = 4;  // sends from which on a ring for them is worth its while
-constexpr size_t kFrameBytes = 16384, kFrameHeader = 9;  // the largest DATA frame that every peer takes; RFC 9113 section 4.1
 
 // Of the types in `types`, by the names of their classes. Raises TypeError where one of them has no such attribute at a fixed place.
 class Growth {
@@ -204,9 +204,10 @@ class Growth {
     if (held_.of(sender) != Py_False || pending_.of(stream) != Py_None) return false;
     if (size > window || size > all || size > int64_t(kFrameBytes)) return false;
     if (!place) place = int64_t(parcels_.add(outlet, true)) + 1;
-    const char header[kFrameHeader] = {char(size >> 16), char(size >> 8), char(size), 0, 0, char(id >> 24), char(id >> 16), char(id >> 8), char(id)};
+    char header[kFrameHeaderBytes];
+    put_frame_header(header, size_t(size), kData, 0, uint32_t(id));
     std::string& bytes = parcels_[size_t(place) - 1].bytes;
-    bytes.append(header, kFrameHeader);
+    bytes.append(header, kFrameHeaderBytes);
     put(bytes, line, word);
     window -= size;
     all -= size;
