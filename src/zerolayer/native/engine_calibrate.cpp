@@ -100,8 +100,10 @@ int64_t Engine::products(int64_t turns) {
         constexpr int kRows = 12;  // a multiple of every kernel's row block; few enough to stay in the nearest caches with the panel
         const Job& j = *static_cast<Job*>(context);
         alignas(64) float out[kRows * kPanel] = {};
+        Ahead ahead;
+        ahead.after = j.matrix->data;
         for (int64_t turn = 0; turn < j.turns; turn++)
-          j.kernels->gemm(*j.matrix, *j.rows, kRows, 0, 1, j.matrix->data, Epilogue::kStore, out, kPanel);
+          j.kernels->gemm(*j.matrix, *j.rows, kRows, 0, 1, ahead, Epilogue::kStore, out, kPanel);
       },
       &job);
   return elapsed_ns(begun);

@@ -16,11 +16,11 @@ using zl::Matrix;
 
 static inline float at_least(float x, float floor) { return x > floor ? x : floor; }
 
-// q[0, 16) to the formats that this kernel set reads.
-static inline void store_activation(const Activations& a, size_t at, I16 q) {
+// q[0, 16) to the formats that this kernel set reads; `low`: they are at most 64, and wholly in the low part.
+static inline void store_activation(const Activations& a, size_t at, I16 q, bool low) {
   if (kUsesWords) store_words(a.words + at, q);
   if (kUsesBytes) {
-    const I16 hi = shift_right_7(add(q, 64));
+    const I16 hi = low ? zero_int() : shift_right_7(add(q, 64));
     store_bytes(a.hi + at, hi);
     store_bytes(a.lo + at, sub(q, shift_left_7(hi)));
   }
@@ -73,7 +73,7 @@ static void quantise(const float* x, const Matrix& m, const float* norm, float e
       I16 q = zero_int();
       if (i < k) q = to_int(mul(norm ? mul(load(x + i), load(norm + i)) : load(x + i), factor));
       else if (i >= coarse) q = fine_inputs(a, base, m.fine + (i - coarse));
-      store_activation(a, base + i, q);
+      store_activation(a, base + i, q, i >= coarse);
       total = add(total, q);
     }
     int32_t lanes[16];
@@ -115,7 +115,9 @@ static void panel_rows(const Matrix& m, const Activations& a, int row, int panel
   for (int r = 0; r < kRows; r++) left[r] = right[r] = splat(0.0f);
   for (int block = 0, begin = 0; begin < m.k_pad; block++, begin += zl::kBlockK) {
     const int end = begin + zl::kBlockK < m.k_pad ? begin + zl::kBlockK : m.k_pad;
-    dot_panel<kRows>(data, begin, end, a, row, ahead, sums);
+    const int coarse = m.k_coarse() < begin ? begin : m.k_coarse() < end ? m.k_coarse() : end;
+    dot_panel<kRows>(data, begin, coarse, end, a, row, ahead, sums);
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; r++) {
       const int32_t correction = int32_t(0u - uint32_t(a.sum[size_t(row + r) * a.sum_stride + block]));
       left[r] = add(left[r], to_float(add(load(sums + r * 32), correction)));
