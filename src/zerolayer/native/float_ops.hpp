@@ -85,26 +85,46 @@ static void quantise(const float* x, const Matrix& m, const float* norm, float e
   if (a.group_sum) sum_groups(a, row, k_pad);
 }
 
-static inline void finish_tile_pair(const Matrix& m, int panel, F16 left, F16 right, Epilogue epilogue, float* out) {
-  const float* scale = m.scale + size_t(panel) * 32;
-  left = mul(left, load(scale));
-  right = mul(right, load(scale + 16));
+// Rows of a panel, times the activations' scales, to `out`. Each epilogue is a loop of its own: rows then go side by side, where a question
+// asked for each would keep them apart.
+template <int kRows>
+static inline __attribute__((always_inline)) void finish_rows(const Matrix& m, const Activations& a, int row, int panel, F16* left, F16* right,
+                                                              Epilogue epilogue, float* out, size_t stride) {
+  const F16 left_scale = load(m.scale + size_t(panel) * 32), right_scale = load(m.scale + size_t(panel) * 32 + 16);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; r++) {
+    const F16 scale = splat(a.scale[row + r]);
+    left[r] = mul(mul(left[r], scale), left_scale);
+    right[r] = mul(mul(right[r], scale), right_scale);
+  }
   if (m.bias) {
-    left = add(left, load(m.bias + size_t(panel) * 32));
-    right = add(right, load(m.bias + size_t(panel) * 32 + 16));
+    const F16 left_bias = load(m.bias + size_t(panel) * 32), right_bias = load(m.bias + size_t(panel) * 32 + 16);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r++) {
+      left[r] = add(left[r], left_bias);
+      right[r] = add(right[r], right_bias);
+    }
   }
+  out += row * stride + size_t(panel) * (epilogue == Epilogue::kSiluMul ? 16 : 32);
   if (epilogue == Epilogue::kSiluMul) {
-    const F16 denominator = add(splat(1.0f), exp(sub(splat(0.0f), left)));
-    store(out + size_t(panel) * 16, div(mul(left, right), denominator));
-    return;
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r++) {
+      const F16 denominator = add(splat(1.0f), exp(sub(splat(0.0f), left[r])));
+      store(out + r * stride, div(mul(left[r], right[r]), denominator));
+    }
+  } else if (epilogue == Epilogue::kAdd) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r++) {
+      store(out + r * stride, add(load(out + r * stride), left[r]));
+      store(out + r * stride + 16, add(load(out + r * stride + 16), right[r]));
+    }
+  } else {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r++) {
+      store(out + r * stride, left[r]);
+      store(out + r * stride + 16, right[r]);
+    }
   }
-  float* o = out + size_t(panel) * 32;
-  if (epilogue == Epilogue::kAdd) {
-    left = add(load(o), left);
-    right = add(load(o + 16), right);
-  }
-  store(o, left);
-  store(o + 16, right);
 }
 
 template <int kRows>
@@ -112,6 +132,7 @@ static void panel_rows(const Matrix& m, const Activations& a, int row, int panel
   const uint8_t* data = m.data + size_t(panel) * m.panel_bytes();
   alignas(64) int32_t sums[kRows * 32];
   F16 left[kRows], right[kRows];
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; r++) left[r] = right[r] = splat(0.0f);
   for (int block = 0, begin = 0; begin < m.k_pad; block++, begin += zl::kBlockK) {
     const int end = begin + zl::kBlockK < m.k_pad ? begin + zl::kBlockK : m.k_pad;
@@ -124,10 +145,7 @@ static void panel_rows(const Matrix& m, const Activations& a, int row, int panel
       right[r] = add(right[r], to_float(add(load(sums + r * 32 + 16), correction)));
     }
   }
-  for (int r = 0; r < kRows; r++) {
-    const F16 scale = splat(a.scale[row + r]);
-    finish_tile_pair(m, panel, mul(left[r], scale), mul(right[r], scale), epilogue, out + (row + r) * stride);
-  }
+  finish_rows<kRows>(m, a, row, panel, left, right, epilogue, out, stride);
 }
 
 // The widest instance that fits first; the rest by halving kRows at compile time.
