@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,11 @@ struct Tensor {
   int rows, columns;
 };
 
+// The model's file is damaged: what it holds are no weights.
+struct DamagedWeights : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 enum class Finish { kNone = 0, kStop = 1, kLength = 2 };
 
 struct Sampled {
@@ -51,6 +57,7 @@ class Engine {
  public:
   Engine(const Shape& shape, const Limits& limits, const KernelSet* kernels);
 
+  // What loads weights throws DamagedWeights where one is NaN or infinite.
   // `interleaved`: rows of each head are in GGUF's interleaved rotary order and are brought to the halves order.
   void load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor& v, bool interleaved);
   void load_qkv_bias(int layer, const float* q, const float* k, const float* v);
@@ -59,7 +66,7 @@ class Engine {
   void load_gate_up(int layer, const Tensor& gate, const Tensor& up);
   void load_down(int layer, const Tensor& down);
   void load_norms(int layer, const float* attention, const float* mlp);
-  void load_embedding(const Tensor& embedding);
+  void load_embedding(const Tensor& embedding, bool is_head = false);  // `is_head`: load_head gets it too, and looks at its numbers
   void load_head(const Tensor& head, const float* norm);
   void load_rope_factors(const float* factors);  // [head_dim / 2]: divides the frequencies (Llama 3.1's scaling)
 
@@ -160,8 +167,9 @@ class Engine {
   Matrix make_matrix(int n, int k, TensorType type, bool fine);
   void pack(Matrix* m, const RowOf& row_of);
   void pack_groups(Matrix* m, const RowOf& row_of);
+  bool is_finite(const Tensor& tensor);
   static void read_rows(const Matrix& m, const RowOf& row_of, int tile, float* out);
-  void pack_fine(const Refinable& refinable, int thread);
+  void pack_fine(const Refinable& refinable, int thread, float* floats);
   void listen(const Matrix& m, const float* x, size_t stride, const float* norm, int thread);
   static Span share(int items, int thread, int threads);
   static KvHead offset(const KvHead& base, size_t tokens, int head_dim);

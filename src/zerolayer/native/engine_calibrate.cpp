@@ -102,8 +102,7 @@ int64_t Engine::products(int64_t turns) {
         alignas(64) float out[kRows * kPanel] = {};
         Ahead ahead;
         ahead.after = j.matrix->data;
-        for (int64_t turn = 0; turn < j.turns; turn++)
-          j.kernels->gemm(*j.matrix, *j.rows, kRows, 0, 1, ahead, Epilogue::kStore, out, kPanel);
+        for (int64_t turn = 0; turn < j.turns; turn++) j.kernels->gemm(*j.matrix, *j.rows, kRows, 0, 1, ahead, Epilogue::kStore, out, kPanel);
       },
       &job);
   return elapsed_ns(begun);
