@@ -174,11 +174,13 @@ def _constants(contract: Contract, template: ChatTemplate | NoChatTemplate) -> l
     beginnings = [_beginning(template, ())]
     for system in contract.system:
         token_ids = _beginning(template, (Message("system", system.text),))
-        if len(token_ids) > contract.context.system_tokens:
-            raise StartupError(
-                f"The constant system text {system.name!r} has {len(token_ids)} tokens with its template; "
-                f"context.system_tokens is {contract.context.system_tokens}. Raise it, or shorten the text."
-            )
+        for limit in ("system_tokens", "slot_tokens"):
+            most = getattr(contract.context, limit)
+            if len(token_ids) > most:
+                raise StartupError(
+                    f"The constant system text {system.name!r} has {len(token_ids)} tokens with its template; "
+                    f"context.{limit} is {most}. Raise it, or shorten the text."
+                )
         beginnings.append(token_ids)
     return beginnings
 
