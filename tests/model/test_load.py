@@ -105,7 +105,8 @@ def test_a_second_model_is_refused_before_anything_is_taken_where_memory_does_no
     with pytest.raises(StartupError, match="The memory does not hold both models"):
         load_model(contract(path), lambda line: None, beside=beside)
     assert asked == []
-    loaded(path).engine.shutdown()  # alone it fits
+    monkeypatch.setattr(load_module.Machine, "read", lambda: load_module.Machine(1, None, 1 << 30))
+    loaded(path).engine.shutdown()
 
 
 def test_a_second_model_asks_before_its_first_turn_and_gives_way_between_its_parts(tmp_path: Path) -> None:
