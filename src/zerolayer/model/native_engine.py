@@ -127,6 +127,13 @@ class NativeEngine:
         """Time of ``turns`` of a loop that touches no memory, on the threads of a step."""
         return self._live.spin(turns)
 
+    def products_ns(self, turns: int) -> int:
+        """Time of ``turns`` of a step's own products on a few weights that stay in the cache, on the threads of a step.
+
+        Nothing is waited for but the processor's multipliers: what this varies by, they are shared with others by.
+        """
+        return self._live.products(turns)
+
     def open(self, slot: int, generation: Generation) -> None:
         sampling = generation.sampling
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -117,9 +118,10 @@ class Engine {
   void logits(const int32_t* tokens, int count, float* out);
 
   // Floors to compare a step with, in ns on the engine's own threads: reading once what a decode step of `slots` slots with `tokens` of
-  // context reads, and `turns` of a loop that touches no memory.
+  // context reads, `turns` of a loop that touches no memory, and `turns` of the products of twelve rows with a panel in the cache.
   int64_t read_once(int slots, int tokens);
   int64_t spin(int64_t turns);
+  int64_t products(int64_t turns);
   size_t weight_bytes() const;  // that a decode step reads
 
   const Shape& shape() const { return shape_; }
@@ -153,6 +155,8 @@ class Engine {
   struct Thread {  // one thread's scratch
     AttentionScratch attention;
     Sampler sampler;
+    Ahead ahead;
+    std::vector<Ahead::Piece> pieces;  // of `ahead`
   };
   struct Span { int begin, end; };
 
@@ -168,6 +172,7 @@ class Engine {
   void pack_fine(const Refinable& refinable, int thread, float* floats);
   void listen(const Matrix& m, const float* x, size_t stride, const float* norm, int thread);
   static Span share(int items, int thread, int threads);
+  static KvHead offset(const KvHead& base, size_t tokens, int head_dim);
   KvHead take_kv(int contexts, int tokens);
   KvHead slot_kv(const Layer& layer, int slot, int head) const;
   KvHead prefix_kv(const Layer& layer, int prefix, int head) const;
@@ -176,8 +181,12 @@ class Engine {
   void run_rows();
   void run_stage(int thread);
   void head(int thread);
+  bool ends_early() const;
+  void narrow(int thread);
+  void project(const Layer& layer, int thread);
   void attention(const Layer& layer, int thread);
   void norm_heads(const Layer& layer, float* queries, float* key);
+  void look_ahead(const Layer& layer, std::initializer_list<const Matrix*> matrices, int thread);
   void feed_forward(const Layer& layer, const Matrix& next, int thread);
   void quantise_rows(const float* x, size_t stride, const Matrix& m, const float* norm, int thread);
   void multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread);
@@ -206,7 +215,8 @@ class Engine {
   // Rows of the running step and their activations.
   std::vector<int32_t> plan_;
   std::vector<Row> rows_;
-  std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
+  size_t decoding_ = 0;  // of them, the first ones
+  std::vector<int> logit_rows_;  // ascending indices into rows_: of slots that decode, of a prompt that is scored, of a prompt that is read
   std::atomic<int> bell_{-1};  // that was rung and is not known to be read
   int64_t rung_ns_ = 0;
   bool chunked_ = false;  // several rows are of one slot

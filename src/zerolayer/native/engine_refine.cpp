@@ -38,6 +38,7 @@ int Engine::find_fine() {
   slots_[slot].shared = 0;
   rows_.clear();
   logit_rows_.clear();
+  decoding_ = 0;
   for (int i = 0; i < kTokens; i++) rows_.push_back({int32_t((1 + int64_t(i) * kStride) % shape_.vocabulary), slot, i});
   for (Refinable& refinable : refinable_) refinable.energy.assign(refinable.matrix->k, 0.0f);
   listening_ = true;

@@ -249,6 +249,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("mask_bytes", [](const zl::Engine& e) { return size_t(e.mask_words()) * sizeof(uint32_t); })
       .def("read_once", &zl::Engine::read_once, "slots"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("spin", &zl::Engine::spin, "turns"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("products", &zl::Engine::products, "turns"_a, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("weight_bytes", &zl::Engine::weight_bytes)
       .def_prop_ro("kernels", [](const zl::Engine& e) { return std::string(e.kernels()->name); })
       .def_prop_ro("bytes", [](const zl::Engine& e) { return e.arena().bytes(); })
