@@ -7,8 +7,9 @@
 
 namespace ZL_ISA {
 
-// Sums for up to 16 rows from `row` to out[16][32]. The activation buffers are padded to whole blocks of 16 rows.
-static void dot_tiles(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
+// Sums for up to 16 rows from `row` to out[16][32]. The activation buffers are padded to whole blocks of 16 rows. Inputs from `coarse` on
+// have no high part.
+static void dot_tiles(const uint8_t* panel, int k_begin, int coarse, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
   alignas(64) int32_t high[16][32];
   tile_zero<0>();
   tile_zero<1>();
@@ -19,10 +20,12 @@ static void dot_tiles(const uint8_t* panel, int k_begin, int k_end, const zl::Ac
     const uint8_t* w = panel + size_t(k) * 32;
     fetch(ahead);
     tile_load<6>(w, 64);
-    tile_load<4>(a.hi + row * stride + k, stride);
-    tile_dot_signed_unsigned<0, 4, 6>();
     tile_load<7>(w + 1024, 64);
-    tile_dot_signed_unsigned<1, 4, 7>();
+    if (k < coarse) {
+      tile_load<4>(a.hi + row * stride + k, stride);
+      tile_dot_signed_unsigned<0, 4, 6>();
+      tile_dot_signed_unsigned<1, 4, 7>();
+    }
     tile_load<5>(a.lo + row * stride + k, stride);
     tile_dot_signed_unsigned<2, 5, 6>();
     tile_dot_signed_unsigned<3, 5, 7>();
@@ -44,14 +47,14 @@ constexpr int kTileRows = 5;
 #endif
 
 template <int kRows>
-static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
+static void dot_panel(const uint8_t* panel, int k_begin, int coarse, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
   if constexpr (kRows >= kTileRows) {
     int32_t block[16 * 32];
-    dot_tiles(panel, k_begin, k_end, a, row, ahead, block);
+    dot_tiles(panel, k_begin, coarse, k_end, a, row, ahead, block);
     memcpy(out, block, sizeof(int32_t) * kRows * 32);
   } else {
 #if !defined(ZL_AMX_EMULATED)
-    dot_rows<kRows>(panel, k_begin, k_end, a, row, ahead, out);
+    dot_rows<kRows>(panel, k_begin, coarse, k_end, a, row, ahead, out);
 #endif
   }
 }

@@ -23,15 +23,16 @@ static inline __attribute__((always_inline)) void dot4(__m512i& sum, __m512i pro
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(probability), "v"(value));
 }
 
+// Inputs from `coarse` on have no high part.
 template <int kRows>
-static void dot_rows(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
+static void dot_rows(const uint8_t* panel, int k_begin, int coarse, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
   __m512i high[kRows][2], low[kRows][2];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; r++) high[r][0] = high[r][1] = low[r][0] = low[r][1] = _mm512_setzero_si512();
   const size_t stride = a.stride;
   const int8_t* hi = a.hi + row * stride;
   const int8_t* lo = a.lo + row * stride;
-  for (int block = k_begin; block < k_end; block += 64) {
+  for (int block = k_begin; block < coarse; block += 64) {
     const uint8_t* w = panel + size_t(block) * 32;
     fetch(ahead);
     for (int k = block; k < block + 64; k += 4, w += 64) {
@@ -45,6 +46,18 @@ static void dot_rows(const uint8_t* panel, int k_begin, int k_end, const zl::Act
       }
     }
   }
+  for (int block = coarse; block < k_end; block += 64) {
+    const uint8_t* w = panel + size_t(block) * 32;
+    fetch(ahead);
+    for (int k = block; k < block + 64; k += 4, w += 64) {
+      const __m512i left = _mm512_loadu_si512(w), right = _mm512_loadu_si512(w + 1024);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; r++) {
+        dot4(low[r][0], left, lo + r * stride + k);
+        dot4(low[r][1], right, lo + r * stride + k);
+      }
+    }
+  }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; r++)
     for (int tile = 0; tile < 2; tile++)
@@ -53,8 +66,8 @@ static void dot_rows(const uint8_t* panel, int k_begin, int k_end, const zl::Act
 
 #if !defined(ZL_USE_AMX)
 template <int kRows>
-static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
-  dot_rows<kRows>(panel, k_begin, k_end, a, row, ahead, out);
+static void dot_panel(const uint8_t* panel, int k_begin, int coarse, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
+  dot_rows<kRows>(panel, k_begin, coarse, k_end, a, row, ahead, out);
 }
 #endif
 

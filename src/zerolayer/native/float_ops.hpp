@@ -16,11 +16,11 @@ using zl::Matrix;
 
 static inline float at_least(float x, float floor) { return x > floor ? x : floor; }
 
-// q[0, 16) to the formats that this kernel set reads.
-static inline void store_activation(const Activations& a, size_t at, I16 q) {
+// q[0, 16) to the formats that this kernel set reads; `low`: they are at most 64, and wholly in the low part.
+static inline void store_activation(const Activations& a, size_t at, I16 q, bool low) {
   if (kUsesWords) store_words(a.words + at, q);
   if (kUsesBytes) {
-    const I16 hi = shift_right_7(add(q, 64));
+    const I16 hi = low ? zero_int() : shift_right_7(add(q, 64));
     store_bytes(a.hi + at, hi);
     store_bytes(a.lo + at, sub(q, shift_left_7(hi)));
   }
@@ -73,7 +73,7 @@ static void quantise(const float* x, const Matrix& m, const float* norm, float e
       I16 q = zero_int();
       if (i < k) q = to_int(mul(norm ? mul(load(x + i), load(norm + i)) : load(x + i), factor));
       else if (i >= coarse) q = fine_inputs(a, base, m.fine + (i - coarse));
-      store_activation(a, base + i, q);
+      store_activation(a, base + i, q, i >= coarse);
       total = add(total, q);
     }
     int32_t lanes[16];
@@ -85,26 +85,46 @@ static void quantise(const float* x, const Matrix& m, const float* norm, float e
   if (a.group_sum) sum_groups(a, row, k_pad);
 }
 
-static inline void finish_tile_pair(const Matrix& m, int panel, F16 left, F16 right, Epilogue epilogue, float* out) {
-  const float* scale = m.scale + size_t(panel) * 32;
-  left = mul(left, load(scale));
-  right = mul(right, load(scale + 16));
+// Rows of a panel, times the activations' scales, to `out`. Each epilogue is a loop of its own: rows then go side by side, where a question
+// asked for each would keep them apart.
+template <int kRows>
+static inline __attribute__((always_inline)) void finish_rows(const Matrix& m, const Activations& a, int row, int panel, F16* left, F16* right,
+                                                              Epilogue epilogue, float* out, size_t stride) {
+  const F16 left_scale = load(m.scale + size_t(panel) * 32), right_scale = load(m.scale + size_t(panel) * 32 + 16);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; r++) {
+    const F16 scale = splat(a.scale[row + r]);
+    left[r] = mul(mul(left[r], scale), left_scale);
+    right[r] = mul(mul(right[r], scale), right_scale);
+  }
   if (m.bias) {
-    left = add(left, load(m.bias + size_t(panel) * 32));
-    right = add(right, load(m.bias + size_t(panel) * 32 + 16));
+    const F16 left_bias = load(m.bias + size_t(panel) * 32), right_bias = load(m.bias + size_t(panel) * 32 + 16);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r++) {
+      left[r] = add(left[r], left_bias);
+      right[r] = add(right[r], right_bias);
+    }
   }
+  out += row * stride + size_t(panel) * (epilogue == Epilogue::kSiluMul ? 16 : 32);
   if (epilogue == Epilogue::kSiluMul) {
-    const F16 denominator = add(splat(1.0f), exp(sub(splat(0.0f), left)));
-    store(out + size_t(panel) * 16, div(mul(left, right), denominator));
-    return;
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r++) {
+      const F16 denominator = add(splat(1.0f), exp(sub(splat(0.0f), left[r])));
+      store(out + r * stride, div(mul(left[r], right[r]), denominator));
+    }
+  } else if (epilogue == Epilogue::kAdd) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r++) {
+      store(out + r * stride, add(load(out + r * stride), left[r]));
+      store(out + r * stride + 16, add(load(out + r * stride + 16), right[r]));
+    }
+  } else {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r++) {
+      store(out + r * stride, left[r]);
+      store(out + r * stride + 16, right[r]);
+    }
   }
-  float* o = out + size_t(panel) * 32;
-  if (epilogue == Epilogue::kAdd) {
-    left = add(load(o), left);
-    right = add(load(o + 16), right);
-  }
-  store(o, left);
-  store(o + 16, right);
 }
 
 template <int kRows>
@@ -112,20 +132,20 @@ static void panel_rows(const Matrix& m, const Activations& a, int row, int panel
   const uint8_t* data = m.data + size_t(panel) * m.panel_bytes();
   alignas(64) int32_t sums[kRows * 32];
   F16 left[kRows], right[kRows];
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; r++) left[r] = right[r] = splat(0.0f);
   for (int block = 0, begin = 0; begin < m.k_pad; block++, begin += zl::kBlockK) {
     const int end = begin + zl::kBlockK < m.k_pad ? begin + zl::kBlockK : m.k_pad;
-    dot_panel<kRows>(data, begin, end, a, row, ahead, sums);
+    const int coarse = m.k_coarse() < begin ? begin : m.k_coarse() < end ? m.k_coarse() : end;
+    dot_panel<kRows>(data, begin, coarse, end, a, row, ahead, sums);
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; r++) {
       const int32_t correction = int32_t(0u - uint32_t(a.sum[size_t(row + r) * a.sum_stride + block]));
       left[r] = add(left[r], to_float(add(load(sums + r * 32), correction)));
       right[r] = add(right[r], to_float(add(load(sums + r * 32 + 16), correction)));
     }
   }
-  for (int r = 0; r < kRows; r++) {
-    const F16 scale = splat(a.scale[row + r]);
-    finish_tile_pair(m, panel, mul(left[r], scale), mul(right[r], scale), epilogue, out + (row + r) * stride);
-  }
+  finish_rows<kRows>(m, a, row, panel, left, right, epilogue, out, stride);
 }
 
 // The widest instance that fits first; the rest by halving kRows at compile time.

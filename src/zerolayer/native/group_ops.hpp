@@ -36,10 +36,7 @@ static void grouped_rows(const Matrix& m, const Activations& a, int row, int pan
     tile_rows<kRows>(m, data, false, a, row, ahead, left);
     tile_rows<kRows>(m, data + m.panel_bytes() / 2, false, a, row, ahead, right);
   }
-  for (int r = 0; r < kRows; r++) {
-    const F16 scale = splat(a.scale[row + r]);
-    finish_tile_pair(m, panel, mul(left[r], scale), mul(right[r], scale), epilogue, out + (row + r) * stride);
-  }
+  finish_rows<kRows>(m, a, row, panel, left, right, epilogue, out, stride);
 }
 
 template <int kRows>

@@ -33,7 +33,7 @@ constexpr size_t group_bytes(Kind kind) { return (kind == Kind::kNibbles ? 256 :
 // What int8 rounds off hurts where inputs are large, and some few inputs of a language model always are (Dettmers et al., LLM.int8(),
 // 2022). A matrix with `fine` has 64 more inputs behind the others, as it were: weights in 128ths of the scale for the rest that rounding
 // left at inputs fine[0, 64), and as activation of each the 128th part of that input, which is its byte hi. So nothing but int8 products is
-// added, as many as 64 inputs take.
+// added, as many as 64 inputs take that are one byte each: the fine ones have no high part.
 struct Matrix {
   Kind kind = Kind::kInt8;
   uint8_t* data = nullptr;

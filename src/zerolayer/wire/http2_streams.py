@@ -91,6 +91,10 @@ class Streams:
         stream.room -= size
         if stream.room < 0:
             raise StreamFault(stream_id, Code.FLOW_CONTROL_ERROR)
+        padding = size - len(data)
+        if padding and not ended:  # it is no part of the body that the window was made for
+            stream.room += padding
+            self.sender.control(window_update(stream_id, padding))
         self._take_body(stream, data, ended=ended)
 
     def end_request(self, stream: Stream) -> None:
