@@ -15,6 +15,7 @@ import msgspec
 from hpack import HPACKError
 from hpack.huffman_table import decode_huffman as decode_by_hpack
 
+from fuzz.client_targets import replies
 from fuzz.guard_targets import key, key_set, ledger
 from zerolayer.check.wire_dump import FORMS
 from zerolayer.cluster.dns_message import Kind, MessageError, question, read_reply
@@ -340,6 +341,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         key_set,
         ledger,
         dns,
+        replies,
     )
 }
 

@@ -237,7 +237,7 @@ def _packed(ids: Sequence[int]) -> bytes:
 def _delimited(buffer: bytearray) -> bytes | None:
     """The next message behind its length, a varint, which is taken out of ``buffer``; None where it is not complete."""
     head = bytes(buffer[:_VARINT_BYTES])
-    if not head or (len(head) < _VARINT_BYTES and head[-1] > 0x7F):
+    if len(head) < _VARINT_BYTES and all(byte > 0x7F for byte in head):
         return None
     try:
         size, start = read_varint(head, 0, len(head))
