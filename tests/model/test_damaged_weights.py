@@ -7,14 +7,18 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from reference.engines import Engines
 from reference.tiny_folder import write_tiny_folder
-from reference.tiny_model import LLAMA_31, QWEN2, QWEN3, WIDE, TinyShape, write_tiny_model
+from reference.tiny_model import LLAMA_31, QWEN2, QWEN3, SMOL, WIDE, TinyShape, write_tiny_model
 from zerolayer.errors import ModelFileError, StartupError
+from zerolayer.model.engine import Generation, StepPlan
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.native_engine import EXACT, NativeEngine
 from zerolayer.model.source import open_source
+from zerolayer.wire.schema import Sampling
 
 INFINITE, NAN, FLOAT_NAN = b"\x00\x7c", b"\x00\x7e", struct.pack("<f", float("nan"))
 # By type: bytes of the last block that make its numbers no numbers, and how far they are from its end.
@@ -90,6 +94,36 @@ def test_a_scale_that_cannot_be_kept_exactly_is_refused_with_what_to_do(tmp_path
     with pytest.raises(StartupError, match="too large to be kept exactly; use --weights int8"):
         engines.open(path, threads=2, exact=True)
     engines.open(path, threads=2)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A sound file of each type that is kept exactly."""
+    folder = tmp_path_factory.mktemp("sound")
+    shapes = {kind: dataclasses.replace(SMOL, tensor_type=kind) for kind in sorted(EXACT)}
+    return {kind: write_tiny_model(folder / kind, shape).read_bytes() for kind, shape in shapes.items()}
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+@given(kind=st.sampled_from(sorted(EXACT)), exact=st.booleans(), data=st.data())
+def test_whatever_bytes_change_a_model_is_served_or_refused(
+    tmp_path: Path, engines: Engines, sound: dict[str, bytes], kind: str, exact: bool, data: st.DataObject
+) -> None:
+    content = bytearray(sound[kind])
+    places = st.integers(0, len(content) - 2)
+    harm = st.sampled_from([INFINITE, NAN, b"\xff\xff", b"\xff\x7b", b"\x00\x00"])
+    for at, raw in data.draw(st.lists(st.tuples(places, harm), min_size=1, max_size=6)):
+        content[at : at + 2] = raw
+    path = tmp_path / "m.gguf"
+    path.write_bytes(content)
+    try:
+        engine = engines.open(path, slots=1, slot_tokens=32, threads=2, exact=exact)
+    except (ModelFileError, StartupError) as error:
+        assert error.message
+        return
+    engine.open(0, Generation([1, 2, 3], Sampling(temperature=0.0), 2, ignore_eos=True))
+    assert len(engine.step(StepPlan((), 0, 3))) == 1
+    engine.shutdown()
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
