@@ -119,9 +119,9 @@ class Wrong(MockEngine):
         if generation.sampling.temperature == 0.0:
             self.greedy.add(slot)
 
-    def close(self, slot: int, bell: int = -1) -> bool:
+    def close(self, slot: int) -> None:
         self.greedy.discard(slot)
-        return super().close(slot, bell)
+        super().close(slot)
 
     def step(self, plan: StepPlan) -> list[SampledToken]:
         tokens = super().step(plan)

@@ -82,9 +82,9 @@ class ObservingEngine(MockEngine):
         self.reports_before: list[int] = []
         self.reports_before_closing: list[int] = []
 
-    def close(self, slot: int, bell: int = -1) -> bool:
+    def close(self, slot: int) -> None:
         self.reports_before_closing.append(len(self._recorder.reports))
-        return super().close(slot, bell)
+        super().close(slot)
 
     def step(self, plan: StepPlan) -> list[SampledToken]:
         self.reports_before.append(len(self._recorder.reports))

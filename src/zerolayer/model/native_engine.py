@@ -36,6 +36,16 @@ _SEED_MASK = (1 << 64) - 1
 _INT32 = "i"  # array's code
 
 
+class _Open(msgspec.Struct):
+    """What an open slot holds."""
+
+    generation: Generation
+    prompt: array[int]
+    hit: Hit | None
+    keeps: int  # so many tokens of the prompt, from its first on, are kept when they are computed; 0: none any more
+    constant: bool
+
+
 class NativeEngine:
     """Implements ``Engine`` on ``_native.Engine``; one thread calls, except ``describe``."""
 
@@ -47,7 +57,7 @@ class NativeEngine:
         self._stop_ids = list(stop_ids)
         self._prefixes = prefixes
         self._masks = Masks(native.mask_address, native.mask_bytes, info.slots + 1, info.threads)
-        self._open: dict[int, tuple[Generation, Hit | None]] = {}
+        self._open: dict[int, _Open] = {}
         self._scores: dict[int, list[TokenLogprob]] = {}  # of the prompts that are scored, as far as they are read
 
     @classmethod
@@ -127,14 +137,18 @@ class NativeEngine:
         return self._live.spin(turns)
 
     def open(self, slot: int, generation: Generation) -> None:
-        sampling = generation.sampling
+        self._begin(slot, generation)
+
+    def _begin(self, slot: int, generation: Generation, *, constant: bool = False) -> None:
+        """``constant``: what is kept of the prompt is everybody's, and never leaves."""
+        sampling, prompt = generation.sampling, array(_INT32, generation.prompt)
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK
         scored = generation.prompt_logprobs
-        hit = self._prefixes.attach(generation.prompt, generation.salt) if scored is None else None
+        hit = self._prefixes.attach(prompt, generation.salt) if scored is None else None
         try:
             self._live.open(
                 slot,
-                array(_INT32, generation.prompt),
+                prompt,
                 generation.max_tokens,
                 sampling.temperature,
                 sampling.top_p,
@@ -157,7 +171,8 @@ class NativeEngine:
             if hit:
                 self._prefixes.detach(hit)
             raise EngineFailed(f"The engine refused a generation: {error}.") from None
-        self._open[slot] = (generation, hit)
+        keeps = self._prefixes.keeps(len(prompt)) if generation.keep else 0
+        self._open[slot] = _Open(generation, prompt, hit, keeps, constant)
         if generation.grammar is not None:
             self._masks.open(slot, generation.grammar)
         if scored is not None:
@@ -170,9 +185,13 @@ class NativeEngine:
         masks = self._masks
         if masks.used:
             masks.fill(self._rows_to_sample(plan))
+        keep = self._to_keep(plan) if plan.prefill_slot >= 0 else None
+        entry, kept = (0, 0) if keep is None else (keep.entry, keep.tokens)
         try:
-            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens, plan.bell)
+            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens, plan.bell, entry, kept)
         except ValueError as error:
+            if keep is not None:
+                self._prefixes.forget(keep)
             raise EngineFailed(f"The engine refused a step: {error}.") from None
         tokens = [
             SampledToken(slot, token_id, _FINISH[finish], _logprob(token_id, logprob))
@@ -185,7 +204,7 @@ class NativeEngine:
 
     def _score(self, slot: int, scores: list[TokenLogprob], tokens: list[SampledToken]) -> None:
         """Take the scores of a chunk; with the last one they all leave, beside the first token of the answer."""
-        prompt = self._open[slot][0].prompt
+        prompt = self._open[slot].prompt
         for logprob in self._live.scored():
             score = _logprob(prompt[len(scores) + 1], logprob)
             if score is not None:
@@ -193,17 +212,24 @@ class NativeEngine:
         if tokens and tokens[-1].slot == slot:
             tokens[-1] = msgspec.structs.replace(tokens[-1], prompt=tuple(scores))
 
-    def close(self, slot: int, bell: int = -1) -> bool:
-        generation, hit = self._open.pop(slot, (None, None))
-        rung = False
-        if generation is not None and generation.keep and self._live.prefill_left(slot) == 0:
-            rung = self._keep(slot, generation.prompt, generation.salt, bell=bell) and bell >= 0
+    def close(self, slot: int) -> None:
         self._live.close(slot)
         self._masks.close(slot)
         self._scores.pop(slot, None)
-        if hit:  # not before: what the slot reads must not make room for what it leaves
-            self._prefixes.detach(hit)
-        return rung
+        closed = self._open.pop(slot, None)
+        if closed is not None and closed.hit is not None:
+            self._prefixes.detach(closed.hit)
+
+    def _to_keep(self, plan: StepPlan) -> Hit | None:
+        """Where this step is to write the beginning of the prompt that it reads, if it is the one that completes it."""
+        opened = self._open.get(plan.prefill_slot)
+        if opened is None or not opened.keeps:
+            return None
+        read = len(opened.prompt) - self._live.prefill_left(plan.prefill_slot) + plan.prefill_tokens
+        if read < opened.keeps:
+            return None
+        opened.keeps = 0
+        return self._prefixes.admit(opened.prompt, opened.generation.salt, constant=opened.constant)
 
     def _rows_to_sample(self, plan: StepPlan) -> Sequence[int]:
         slot = plan.prefill_slot
@@ -219,9 +245,8 @@ class NativeEngine:
         slot = self._info.slots  # the service slot
         if len(token_ids) < BLOCK:
             return
-        self.open(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True))
+        self._begin(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True), constant=True)
         self._prefill(slot, turn)
-        self._keep(slot, token_ids, b"", constant=True)
         self.close(slot)
 
     def keep_prefix(self, prefix: Kept, turn: Turn = ALONE) -> None:
@@ -255,13 +280,6 @@ class NativeEngine:
         while left := self.prefill_left(slot):
             with turn:
                 self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
-
-    def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False, bell: int = -1) -> bool:
-        """Whether there was something to keep; then ``bell`` was rung."""
-        kept = self._prefixes.admit(prompt, salt, constant=constant)
-        if kept:
-            self._live.save_prefix(slot, kept.entry, kept.tokens, bell)
-        return kept is not None
 
     @property
     def _live(self) -> _native.Engine:

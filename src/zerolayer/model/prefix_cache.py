@@ -2,8 +2,8 @@
 
 An entry holds the keys and values of the first tokens of some prompt, in whole blocks of 16 tokens, because
 attention works in such blocks and a shared block must have the bits of a private one. Entries are found by exact
-token ids and a salt: prefixes of one salt are never seen by another. *Constants* (system prompts of the contract)
-have no salt and never leave.
+token ids, block by block, and a salt: prefixes of one salt are never seen by another. *Constants* (system prompts of
+the contract) have no salt and never leave.
 
 The entry that saves least leaves first: GreedyDual-Size with frequency (Cherkasova, "Improving WWW proxies
 performance with Greedy-Dual-Size-Frequency caching policy", HP Labs 1998). All entries take the same memory, so the
@@ -38,13 +38,26 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class _Entry(msgspec.Struct):
-    keys: list[bytes]  # the prefix at every block border, shortest first
+    blocks: list[bytes]
     salt: bytes
-    tokens: int
     constant: bool
     users: int = 0
     hits: int = 1
     priority: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        return len(self.blocks) * BLOCK
+
+
+class _Node:
+    """A block of tokens behind those that lead to it: the blocks that follow, and the entries that hold it."""
+
+    __slots__ = ("after", "holders")
+
+    def __init__(self) -> None:
+        self.after: dict[bytes, _Node] = {}
+        self.holders: set[int] = set()
 
 
 class PrefixCache:
@@ -63,7 +76,8 @@ class PrefixCache:
         self._entry_tokens = entry_tokens
         self._free = list(range(entries - 1, -1, -1))
         self._entries: dict[int, _Entry] = {}
-        self._by_key: dict[bytes, set[int]] = {}
+        self._constants = _Node()
+        self._salted: dict[bytes, _Node] = {}  # by salt, what stands before all first blocks
         self._policy = policy
         self._salt_entries = max(1, int(entries * salt_share))
         self._by_salt: dict[bytes, int] = {}  # entries of each
@@ -74,40 +88,60 @@ class PrefixCache:
     def attach(self, prompt: Sequence[int], salt: bytes = b"") -> Hit | None:
         """The longest kept prefix of ``prompt`` that leaves at least one token to compute; ``detach`` gives it back."""
         self.queries += len(prompt)
-        most = min(len(prompt) - 1, self._entry_tokens)
-        own, constant = _keys(prompt, _salted(salt), most), _keys(prompt, _CONSTANT, most)
-        for index in range(len(own) - 1, -1, -1):
-            holders = self._by_key.get(constant[index]) or self._by_key.get(own[index])
-            if holders:
-                return self._use(next(iter(holders)), (index + 1) * BLOCK)
-        return None
+        blocks = _blocks(prompt, min(len(prompt) - 1, self._entry_tokens))
+        depth, holders = _found(self._constants, blocks)
+        own = self._salted.get(salt)
+        if own is not None:
+            own_depth, own_holders = _found(own, blocks)
+            if own_depth > depth:
+                depth, holders = own_depth, own_holders
+        return self._use(next(iter(holders)), depth * BLOCK) if depth else None
 
     def detach(self, hit: Hit) -> None:
         """The prompt's slot is closed."""
         self._entries[hit.entry].users -= 1
 
+    def keeps(self, tokens: int) -> int:
+        """How many of a prompt's ``tokens`` an entry would hold."""
+        return min(tokens, self._entry_tokens) // BLOCK * BLOCK
+
     def admit(self, prompt: Sequence[int], salt: bytes = b"", *, constant: bool = False) -> Hit | None:
-        """Choose an entry for a computed prompt's prefix; the caller copies ``tokens`` tokens into it.
+        """Choose an entry for the beginning of a prompt; the caller writes ``tokens`` tokens into it.
 
         None if the prompt is shorter than a block, is kept already, or every entry that it may take is in use or
         constant.
         """
-        most = min(len(prompt), self._entry_tokens)
-        as_constant = _keys(prompt, _CONSTANT, most)
-        keys = as_constant if constant else _keys(prompt, _salted(salt), most)
-        if not keys or keys[-1] in self._by_key or as_constant[-1] in self._by_key:
+        blocks = _blocks(prompt, self._entry_tokens)
+        if not blocks or self._holds(blocks, b"" if constant else salt, constant=constant):
             return None
         number = self._make_room(b"" if constant else salt)
         if number is None:
             return None
         if not constant:
             self._by_salt[salt] = self._by_salt.get(salt, 0) + 1
-        entry = _Entry(keys, salt, len(keys) * BLOCK, constant)
+        entry = _Entry(blocks, salt, constant)
         self._rank(entry, entry.tokens)
         self._entries[number] = entry
-        for key in keys:
-            self._by_key.setdefault(key, set()).add(number)
+        node = self._root(entry)
+        for block in blocks:
+            after = node.after.get(block)
+            if after is None:
+                after = node.after[block] = _Node()
+            after.holders.add(number)
+            node = after
         return Hit(number, entry.tokens)
+
+    def forget(self, kept: Hit) -> None:
+        """What was to be written into an entry that ``admit`` gave was not."""
+        self._remove(kept.entry)
+        self._free.append(kept.entry)
+
+    def _holds(self, blocks: list[bytes], salt: bytes, *, constant: bool) -> bool:
+        roots = [self._constants] if constant else [self._constants, self._salted.get(salt, self._constants)]
+        return any(_found(root, blocks)[0] == len(blocks) for root in roots)
+
+    def _root(self, entry: _Entry) -> _Node:
+        return self._constants if entry.constant else self._salted.setdefault(entry.salt, _Node())
 
     def _use(self, number: int, tokens: int) -> Hit:
         entry = self._entries[number]
@@ -126,9 +160,7 @@ class PrefixCache:
         """Every prefix but the constants, the one that would leave last first."""
         entries = sorted(self._entries.values(), key=lambda entry: entry.priority, reverse=True)
         return [
-            Kept(entry.salt, list(array("i", entry.keys[-1][len(_salted(entry.salt)) :])))
-            for entry in entries
-            if not entry.constant
+            Kept(entry.salt, array("i", b"".join(entry.blocks)).tolist()) for entry in entries if not entry.constant
         ]
 
     def _rank(self, entry: _Entry, tokens: int) -> None:
@@ -150,15 +182,24 @@ class PrefixCache:
         if not idle:
             return None
         number = min(idle, key=lambda candidate: self._entries[candidate].priority)
-        entry = self._entries.pop(number)
-        self._forget_one(entry.salt)
-        self._clock = max(self._clock, entry.priority)
-        for key in entry.keys:
-            holders = self._by_key[key]
-            holders.discard(number)
-            if not holders:
-                del self._by_key[key]
+        self._clock = max(self._clock, self._remove(number).priority)
         return number
+
+    def _remove(self, number: int) -> _Entry:
+        entry = self._entries.pop(number)
+        root = node = self._root(entry)
+        for block in entry.blocks:
+            after = node.after[block]
+            after.holders.discard(number)
+            if not after.holders:  # nor has anybody what follows
+                del node.after[block]
+                break
+            node = after
+        if not entry.constant:
+            self._forget_one(entry.salt)
+            if not root.after:
+                del self._salted[entry.salt]
+        return entry
 
     def _forget_one(self, salt: bytes) -> None:
         left = self._by_salt[salt] - 1
@@ -168,15 +209,19 @@ class PrefixCache:
             del self._by_salt[salt]
 
 
-_CONSTANT = b"\xff\xff"  # heads of keys; a salt's head begins with its length, which is less
-
-
-def _salted(salt: bytes) -> bytes:
-    return len(salt).to_bytes(2, "big") + salt
-
-
-def _keys(prompt: Sequence[int], head: bytes, tokens: int) -> list[bytes]:
-    """Head and token bytes at every block border up to ``tokens``: exact, so no two prompts collide."""
-    raw = array("i", prompt[: max(0, tokens)]).tobytes()
+def _blocks(prompt: Sequence[int], most: int) -> list[bytes]:
+    """The whole blocks of at most so many tokens, each as bytes."""
+    raw = array("i", prompt[: max(0, most)]).tobytes()
     step = BLOCK * array("i").itemsize
-    return [head + raw[:end] for end in range(step, len(raw) + 1, step)]
+    return [raw[end - step : end] for end in range(step, len(raw) + 1, step)]
+
+
+def _found(node: _Node, blocks: list[bytes]) -> tuple[int, set[int]]:
+    """How many of the first blocks are held behind ``node``, and by whom the last of them is."""
+    depth = 0
+    for block in blocks:
+        after = node.after.get(block)
+        if after is None:
+            break
+        node, depth = after, depth + 1
+    return depth, node.holders

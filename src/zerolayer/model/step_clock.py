@@ -170,7 +170,7 @@ class StepClock:
                 self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
 
     def _tell(self, *, stepping: bool = False, waits: bool = False) -> int:
-        """Send the reports, then close the slots that they release: what is kept of their prompts is copied there.
+        """Send the reports, then close the slots that they release.
 
         ``waits``: let the loop take them first. Returns the bell that the step that follows (``stepping``) is to ring;
         -1: nobody is to be woken any more.
@@ -186,8 +186,7 @@ class StepClock:
             bell = None
         closing, self._closing = self._closing, []
         for slot in closing:
-            if self._engine.close(slot, -1 if bell is None else bell.fd):
-                bell = None
+            self._engine.close(slot)
         if bell is not None and not stepping:
             bell.ring()
             bell = None

@@ -36,6 +36,9 @@ struct Tensor {
   int rows, columns;
 };
 
+// The first `tokens` (a multiple of 16; 0: none) of a slot's context become shared prefix `prefix`, which no open slot may use.
+struct Keeping { int prefix = 0, tokens = 0; };
+
 enum class Finish { kNone = 0, kStop = 1, kLength = 2 };
 
 struct Sampled {
@@ -68,9 +71,6 @@ class Engine {
   // The fine weights of the next matrix. Reads its tensors, of load_qkv, load_down or load_head, once more: they must still be in memory.
   void pack_fine();
 
-  // Copies the first `tokens` (a multiple of 16) of an open slot's context into a shared prefix that no open slot uses.
-  void save_prefix(int slot, int prefix, int tokens);
-
   // The first `shared` tokens of the prompt (a multiple of 16, fewer than all) are those of shared prefix `prefix`; 0: none.
   // `prompt_logprobs`: alternatives to report for each token of the prompt (scored()), -1: none; needs `shared` 0.
   // `masked`: every token is chosen among those that the slot's row of masks() allows when a step runs.
@@ -86,9 +86,9 @@ class Engine {
   // Room for a plan's decode slots, [slots], so that a caller needs no memory of its own.
   int32_t* plan() { return plan_.data(); }
 
-  // One decode row for each slot of `decode`, then `prefill_tokens` rows of `prefill_slot` (-1: none). The result stays valid until
-  // the next call.
-  const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens);
+  // One decode row for each slot of `decode`, then `prefill_tokens` rows of `prefill_slot` (-1: none). What is to be kept of that slot
+  // is copied while it is being read. The result stays valid until the next call.
+  const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens, Keeping keep = {});
 
   // Wakes whoever waits for the eventfd `bell`. Whoever has woken up may lose his core again before he has read it, to a thread of the step
   // and up to the scheduler's next tick; so while it is unread for longer than he usually takes, the step's threads give way to him.
@@ -153,6 +153,7 @@ class Engine {
   struct Refinable { Matrix* matrix; RowOf row_of; std::vector<float> energy; };  // energy: of each input, in the run of find_fine()
 
   void require_weights();
+  void require_keepable(Keeping keep, int read) const;
   Matrix make_matrix(int n, int k, TensorType type, bool fine);
   void pack(Matrix* m, const RowOf& row_of);
   void pack_groups(Matrix* m, const RowOf& row_of);
@@ -164,6 +165,7 @@ class Engine {
   KvHead slot_kv(const Layer& layer, int slot, int head) const;
   KvHead prefix_kv(const Layer& layer, int prefix, int head) const;
   void copy_kv(const KvHead& from, const KvHead& to, int begin, int end) const;
+  void keep_prefix(const Layer& layer, int thread);
   void give_way();
   void run_rows();
   void run_stage(int thread);
@@ -199,6 +201,7 @@ class Engine {
   std::vector<int32_t> plan_;
   std::vector<Row> rows_;
   std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
+  Keeping keep_;                 // of the slot of the last row
   std::atomic<int> bell_{-1};  // that was rung and is not known to be read
   int64_t rung_ns_ = 0;
   bool chunked_ = false;  // several rows are of one slot

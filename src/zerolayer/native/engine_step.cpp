@@ -98,6 +98,7 @@ void Engine::attention(const Layer& layer, int thread) {
                      attended_ + (unit % rows) * attended_stride_ + at, threads_[thread].attention);
   }
   pool_.barrier(thread);
+  if (keep_.tokens) keep_prefix(layer, thread);
   quantise_rows(attended_, attended_stride_, layer.output, nullptr, thread);
   multiply(layer.output, layer.gate_up, rows, Epilogue::kAdd, x_, width_, thread);
   pool_.barrier(thread);

@@ -211,14 +211,9 @@ NB_MODULE(_native, m) {
       .def_prop_ro("crowded", [](zl::Engine& e) { return e.shift().crowded(); })
       .def_prop_ro("cores_now", [](zl::Engine& e) { return e.shift().cores_now(); })
       .def("touch", &zl::Engine::touch, "part"_a, "parts"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("save_prefix", [](zl::Engine& e, int slot, int prefix, int tokens, int bell) {
-        nb::gil_scoped_release release;
-        if (bell >= 0) e.ring(bell);
-        e.save_prefix(slot, prefix, tokens);
-      }, "slot"_a, "prefix"_a, "tokens"_a, "bell"_a = -1)
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
-      .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens, int bell) {
+      .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens, int bell, int prefix, int keep) {
         // Not a vector of our own: nothing is allocated in a step but what Python gets back.
         const size_t rows = nb::len(decode);
         if (rows > size_t(e.limits().slots)) throw std::invalid_argument("more decode rows than slots");
@@ -227,10 +222,10 @@ NB_MODULE(_native, m) {
         {
           nb::gil_scoped_release release;
           if (bell >= 0) e.ring(bell);  // whoever wakes up finds the interpreter free
-          sampled = &e.step(e.plan(), int(rows), prefill_slot, prefill_tokens);
+          sampled = &e.step(e.plan(), int(rows), prefill_slot, prefill_tokens, {prefix, keep});
         }
         return to_python(*sampled);
-      }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a, "bell"_a = -1)
+      }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a, "bell"_a = -1, "prefix"_a = 0, "keep"_a = 0)
       .def("scored", [](const zl::Engine& e) {
         nb::list out;
         for (const zl::Choice& choice : e.scored()) out.append(to_python(choice));
