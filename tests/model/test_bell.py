@@ -12,7 +12,6 @@ import pytest
 
 from reference.engines import Engines
 from reference.tiny_model import SMOL
-from zerolayer.model._native import ring_and_wait
 from zerolayer.model.bell import Bell
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.letters import StepReport
@@ -122,46 +121,6 @@ def test_the_clock_rings_for_the_last_report_which_no_step_follows(bell, run, ri
     engine = run(rings=rings)
     assert bell.rung == (1 if rings else 5)
     assert len(engine.bells) == 5
-
-
-def test_who_rings_and_waits_goes_on_when_it_is_heard(bell):
-    threading.Timer(0.05, bell.heard).start()
-    assert ring_and_wait(bell.fd, 10_000_000_000)
-    assert not heard(bell)
-
-
-def test_who_rings_and_waits_is_not_held_up_by_a_loop_that_does_not_hear(bell):
-    bell.ring_and_wait()
-    assert heard(bell)
-
-
-def test_the_loop_has_the_reports_before_work_that_has_come_is_opened(bell):
-    told: list[StepReport] = []
-    told_at_opening: list[int] = []
-
-    class Opened(Engine):
-        def open(self, slot: int, generation: Generation) -> None:
-            told_at_opening.append(len(told))
-            super().open(slot, generation)
-
-        def step(self, plan: StepPlan) -> list[SampledToken]:
-            if not told_at_opening[1:]:
-                clock.admit(1, Generation([3], GREEDY, 2, ignore_eos=True))
-            return super().step(plan)
-
-    done = threading.Event()
-
-    def deliver(report: StepReport) -> None:
-        told.append(report)
-        if 0 in report.released:
-            done.set()
-
-    clock = StepClock(Opened(bell, rings=True), deliver, lambda: 0, bell=bell)
-    clock.admit(0, Generation([1, 2], GREEDY, 5, ignore_eos=True))
-    clock.start()
-    assert done.wait(10)
-    clock.stop()
-    assert told_at_opening == [0, 1]  # the first step's
 
 
 def test_the_native_engine_rings_in_its_step(engines: Engines, bell: CountingBell) -> None:

@@ -206,3 +206,5 @@ def test_a_beat_among_requests_changes_nothing_for_them(programs: Programs) -> N
     clock.stop()
     assert len([token for report in reports for token in report.tokens]) == 40
     assert {slot for report in reports for slot in (*report.decode, *report.released)} == {1}
+    faults = [report.faults for report in reports]  # of the thread, so far
+    assert (faults, faults[0] > 0) == (sorted(faults), True)

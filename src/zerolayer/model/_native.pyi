@@ -1,7 +1,7 @@
 """The compiled engine; implemented in src/zerolayer/native/module.cpp, where the shapes are said."""
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,12 @@ from typing_extensions import Buffer
 Bytes: TypeAlias = Buffer | NDArray[np.uint8]
 Floats: TypeAlias = Buffer | NDArray[np.float32]
 Ids: TypeAlias = Buffer | NDArray[np.int32]
+Token = TypeVar("Token")  # what a step's tokens become
 
 FINE_INPUTS: int  # of an int8 matrix, whose weights have seven bits more
 
 def kernel_sets() -> list[str]: ...
-def ring_and_wait(bell: int, patience_ns: int) -> bool: ...
+def page_faults() -> int: ...
 def uniform(seed: int, position: int) -> float: ...
 def penalise(logits: Floats, seen: Ids, penalty: float, bloom: bool, rounds: int) -> tuple[float, float, int]: ...
 
@@ -35,6 +36,11 @@ class Patience:
     def spins(self) -> bool: ...
     @property
     def crowded(self) -> bool: ...
+
+class Tokens(Generic[Token]):
+    def __init__(
+        self, token: Callable[..., Token], finishes: tuple[object, ...], logprob: Callable[..., object]
+    ) -> None: ...
 
 class Tensor:
     def __init__(self, type: int, data: Bytes, rows: int, columns: int) -> None: ...
@@ -110,13 +116,14 @@ class Engine:
     def prefill_left(self, slot: int) -> int: ...
     def step(
         self,
+        tokens: Tokens[Token],
         decode: Sequence[int],
         prefill_slot: int,
         prefill_tokens: int,
         bell: int = -1,
         prefix: int = 0,
         keep: int = 0,
-    ) -> list[tuple[int, int, int, tuple[float, list[tuple[int, float]]] | None]]: ...
+    ) -> list[Token]: ...
     def scored(self) -> list[tuple[float, list[tuple[int, float]]]]: ...
     def logits(self, tokens: Ids, out: Floats) -> None: ...
     def read_once(self, slots: int, tokens: int) -> int: ...

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_FINISH = {0: None, 1: FinishReason.STOP, 2: FinishReason.LENGTH}  # by native/engine.hpp's Finish
+_FINISHES = (None, FinishReason.STOP, FinishReason.LENGTH)  # by native/engine.hpp's Finish
 # Types whose groups the kernels take as they are (native/pack_groups.cpp).
 EXACT = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
 # Tensors that the kernels compute as one matrix, which has one type if it is kept exactly.
@@ -54,6 +54,7 @@ class NativeEngine:
     ) -> None:
         self._engine: _native.Engine | None = native
         self._info = info
+        self._tokens = _native.Tokens(SampledToken, _FINISHES, _logprob)
         self._stop_ids = list(stop_ids)
         self._prefixes = prefixes
         self._masks = Masks(native.mask_address, native.mask_bytes, info.slots + 1, info.threads)
@@ -188,16 +189,14 @@ class NativeEngine:
         keep = self._to_keep(plan) if plan.prefill_slot >= 0 else None
         entry, kept = (0, 0) if keep is None else (keep.entry, keep.tokens)
         try:
-            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens, plan.bell, entry, kept)
+            tokens = self._live.step(
+                self._tokens, plan.decode, plan.prefill_slot, plan.prefill_tokens, plan.bell, entry, kept
+            )
         except ValueError as error:
             if keep is not None:
                 self._prefixes.forget(keep)
             raise EngineFailed(f"The engine refused a step: {error}.") from None
-        tokens = [
-            SampledToken(slot, token_id, _FINISH[finish], _logprob(token_id, logprob))
-            for slot, token_id, finish, logprob in sampled
-        ]
-        scores = self._scores.get(plan.prefill_slot)
+        scores = self._scores.get(plan.prefill_slot) if self._scores else None
         if scores is not None:
             self._score(plan.prefill_slot, scores, tokens)
         return masks.advance(tokens) if masks.used else tokens
@@ -206,9 +205,7 @@ class NativeEngine:
         """Take the scores of a chunk; with the last one they all leave, beside the first token of the answer."""
         prompt = self._open[slot].prompt
         for logprob in self._live.scored():
-            score = _logprob(prompt[len(scores) + 1], logprob)
-            if score is not None:
-                scores.append(score)
+            scores.append(_logprob(prompt[len(scores) + 1], logprob))
         if tokens and tokens[-1].slot == slot:
             tokens[-1] = msgspec.structs.replace(tokens[-1], prompt=tuple(scores))
 
@@ -332,9 +329,7 @@ def needed_bytes(
     return weights + kv + slots * 6 * config.vocabulary + (slots + chunk_tokens) * row
 
 
-def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | None) -> TokenLogprob | None:
-    if logprob is None:
-        return None
+def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]]) -> TokenLogprob:
     # A list first: the tuple is then made at its size, and the next one reuses its memory.
     return TokenLogprob(token_id, logprob[0], tuple([Alternative(other, value) for other, value in logprob[1]]))
 

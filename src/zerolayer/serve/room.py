@@ -152,12 +152,14 @@ class ModelRoom:
 
     def start(self) -> None:
         """Begin to run steps. On the loop."""
+        self.recorder.start()
         self.reports.listen()
         self.steps.start()
 
     def silence(self) -> None:
         """Take the last reports; no more will come. On the loop, after ``close``."""
         self.reports.close()
+        self.recorder.stop()
 
     def share(self, cores: SharedCores, beside: Callable[[], Prices]) -> None:
         """From now on something else uses the same cores in cores, at these prices."""
@@ -216,7 +218,7 @@ def build_room(
     recorder = Recorder(clock_ns, cost.step_bound_ns, beside=lambda: (engine.crowded, engine.resting))
 
     reports = Reports(house.loop)
-    steps = StepClock(loaded.engine, reports.put, clock_ns, None, programs, heartbeat, recorder, reports.bell)
+    steps = StepClock(loaded.engine, reports.put, clock_ns, programs, heartbeat, reports.bell)
     guard = build_guard(contract, loaded, admission, cost, house.budgets)
     charges = Charges(meter, cost.chunk_share)
     dispatcher = Dispatcher(admission.calendar, steps, answered, house.glue, charges, admission.drafts)
@@ -225,6 +227,7 @@ def build_room(
     pace = Pace(guard, dispatcher, held, house.site.turns, house.loop, clock_ns)
 
     def on_step(report: StepReport) -> None:
+        recorder.step(report)
         pace.on_step(report)
         if cost.beside is not None:
             admission.rest()  # what lies between two steps was another one's turn
