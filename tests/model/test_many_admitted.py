@@ -15,7 +15,7 @@ from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import Sampling
 
-SLOTS, AT_ONCE = 10, 4
+SLOTS, AT_ONCE = 5, 2
 
 
 class Engine(MockEngine):

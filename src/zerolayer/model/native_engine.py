@@ -137,6 +137,11 @@ class NativeEngine:
         """Time of ``turns`` of a loop that touches no memory, on the threads of a step."""
         return self._live.spin(turns)
 
+    @property
+    def computed_ns(self) -> int:
+        """When the last step had computed, on the monotonic clock: since then it waited for the interpreter."""
+        return self._live.ended_ns
+
     def open(self, slot: int, generation: Generation) -> None:
         self._begin(slot, generation)
 

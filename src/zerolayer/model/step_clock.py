@@ -29,7 +29,7 @@ from zerolayer.model.shared_cores import ALONE, SharedCores
 
 _log = logging.getLogger("zerolayer.model")
 
-_OPENED: Final = 4  # slots at one step border: the report of the step before waits for them
+_OPENED: Final = 2  # slots at one step border: the report of the step before waits for them
 _FIRST_MISSES: Final = 3  # heartbeats that come to nothing before the first request, until the engine is given up
 
 

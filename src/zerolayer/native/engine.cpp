@@ -4,6 +4,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "bell.hpp"
+
 namespace zl {
 namespace {
 
@@ -196,6 +198,7 @@ const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count
   for (int i = 0; i < decode_count; i++) slots_[decode[i]].position++;
   if (prefill) slots_[prefill_slot].position += prefill_tokens;
   for (Sampled& sampled : sampled_) commit(sampled);
+  ended_ns_ = now_ns();
   return sampled_;
 }
 

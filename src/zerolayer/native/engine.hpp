@@ -90,6 +90,9 @@ class Engine {
   // is copied while it is being read. The result stays valid until the next call.
   const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens, Keeping keep = {});
 
+  // When the last step had all its tokens, of the monotonic clock; 0: there was none.
+  int64_t ended_ns() const { return ended_ns_; }
+
   // Wakes whoever waits for the eventfd `bell`. Whoever has woken up may lose his core again before he has read it, to a thread of the step
   // and up to the scheduler's next tick; so while it is unread for longer than he usually takes, the step's threads give way to him.
   void ring(int bell);
@@ -203,7 +206,7 @@ class Engine {
   std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
   Keeping keep_;                 // of the slot of the last row
   std::atomic<int> bell_{-1};  // that was rung and is not known to be read
-  int64_t rung_ns_ = 0;
+  int64_t rung_ns_ = 0, ended_ns_ = 0;
   bool chunked_ = false;  // several rows are of one slot
   bool complete_ = false;  // all weights are loaded
   bool listening_ = false;  // to what matrices multiply, in find_fine()

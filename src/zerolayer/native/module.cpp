@@ -251,6 +251,7 @@ NB_MODULE(_native, m) {
         }
         return to_python(*sampled, tokens);
       }, "tokens"_a, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a, "bell"_a = -1, "prefix"_a = 0, "keep"_a = 0)
+      .def_prop_ro("ended_ns", &zl::Engine::ended_ns)
       .def("scored", [](const zl::Engine& e) {
         nb::list out;
         for (const zl::Choice& choice : e.scored()) out.append(to_python(choice));
