@@ -59,6 +59,7 @@ sanitize:  ## the native code under address, undefined and thread sanitizers, wi
 
 proto: $(VENV)/test-tools  ## the compiled schema (after a change of proto/)
 	@$(BIN)/python -m grpc_tools.protoc -Iproto --descriptor_set_out=src/zerolayer/wire/inference.binpb proto/zerolayer/v1/inference.proto
+	@$(BIN)/python -m grpc_tools.protoc -Iproto --descriptor_set_out=src/zerolayer/wire/health.binpb proto/grpc/health/v1/health.proto
 
 pins: $(BIN)/python  ## deploy/'s lists of packages with their hashes, anew (what the container installs, and nothing else)
 	@$(PIP) install uv

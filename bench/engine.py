@@ -1,6 +1,11 @@
 #!/usr/bin/env python3
 """The CPU engine against what this machine can do at all: step times against the time to read what a step reads,
-their spread against a loop that touches no memory, the server against the same engine without one. About 4 minutes.
+their spread against two loops as long on the same threads, the server against the same engine without one. About
+10 minutes.
+
+One loop spins: it shows when the threads have no core. The other multiplies as a step does, weights that stay in the
+cache: it shows, too, when the core's multipliers are shared with somebody else's processor thread. What a prompt's
+products alone would take is told by the same loop.
 
     python bench/engine.py --json-out result.json
 """
@@ -35,6 +40,8 @@ from zerolayer.wire.schema import Sampling
 SLOTS: Final = 32
 ROUNDS: Final = 4  # of the server, and of the engine without it
 PROMPT, OUTPUT = 128, 64
+ROWS, PANEL = 12, 32  # of a turn of products_ns
+BLOCK = 8  # steps in a row, then as many turns of each loop
 CONTEXT: Final = PROMPT + OUTPUT // 2  # of the average decode step
 SAMPLING: Final = Sampling(temperature=0.7)
 SIZES: Final = {"slots": str(SLOTS), "slot_tokens": "512"}
@@ -46,10 +53,18 @@ STEPS = {
     "read once ms": "floor_ms:.2f",
     "x": "over_floor:.2f",
     "p99/p50": "spread:.3f",
-    "spin p99/p50": "spin_spread:.3f",
-    "ratio": "spread_ratio:.3f",
+    "of a spin": "spin_spread:.3f",
+    "step / spin": "spread_ratio:.3f",
+    "of products": "products_spread:.3f",
+    "step / products": "spread_ratio_products:.3f",
 }
-PREFILL = {"weights": "weights", "prefill of 128 ms p50": "prefill_ms:.1f", "p99": "prefill_p99_ms:.1f"}
+PREFILL = {
+    "weights": "weights",
+    "prefill of 128 ms p50": "prefill_ms:.1f",
+    "p99": "prefill_p99_ms:.1f",
+    "products alone ms": "products_ms:.1f",
+    "x": "over_products:.2f",
+}
 SERVED = {
     "weights": "weights",
     "start to first token s": "first_token_s:.2f",
@@ -92,22 +107,22 @@ class Floors:
 
     def __init__(self, model: LoadedModel) -> None:
         assert isinstance(model.engine, NativeEngine)
-        self._engine = model.engine
+        self._engine, self._config = model.engine, model.config
         self._weights = self._engine.describe().weights
 
     def row(self, slots: int, steps: int) -> dict[str, Any]:
         """``steps`` decode steps of ``slots`` slots."""
-        times: list[float] = []
-        spins: list[float] = []
-        reads: list[float] = []
-        turns = 0
+        times, spins, products, reads = list[float](), list[float](), list[float](), list[float]()
+        turns = (0, 0)
         while len(times) < steps:
             fill(self._engine, range(slots))
-            block = [self._timed(slots) for _ in range(OUTPUT)]
-            times += block
-            turns = turns or self._turns(statistics.median(block))
-            spins += [self._engine.spin_ns(turns) / 1e6 for _ in range(OUTPUT)]
-            reads += [self._engine.read_once_ns(slots, CONTEXT) / 1e6 for _ in range(8)]
+            for _ in range(OUTPUT // BLOCK):
+                block = [self._timed(slots) for _ in range(BLOCK)]
+                times += block
+                turns = turns if all(turns) else self._turns(statistics.median(block))
+                spins += [self._engine.spin_ns(turns[0]) / 1e6 for _ in range(BLOCK)]
+                products += [self._engine.products_ns(turns[1]) / 1e6 for _ in range(BLOCK)]
+                reads.append(self._engine.read_once_ns(slots, CONTEXT) / 1e6)
             for slot in range(slots):
                 self._engine.close(slot)
         floor = statistics.median(reads)
@@ -122,26 +137,47 @@ class Floors:
             "spin_ms": statistics.median(spins),
             "spin_spread": spread(spins),
             "spread_ratio": spread(times) / spread(spins),
+            "products_ms": statistics.median(products),
+            "products_spread": spread(products),
+            "spread_ratio_products": spread(times) / spread(products),
         }
 
     def prefill(self, count: int) -> dict[str, Any]:
         """``count`` prompts of 128 tokens, alone on the engine."""
-        times = []
+        times, turns = list[float](), list[float]()
         for _ in range(count):
             times += fill(self._engine, [0])
             self._engine.close(0)
-        p99 = percentile(times, 99)
-        return {"weights": self._weights, "prefill_ms": statistics.median(times), "prefill_p99_ms": p99}
+            turns.append(self._engine.products_ns(1000) / 1000)
+        alone = self._turns_of_a_prompt() * statistics.median(turns) / 1e6
+        median = statistics.median(times)
+        return {
+            "weights": self._weights,
+            "prefill_ms": median,
+            "prefill_p99_ms": percentile(times, 99),
+            "products_ms": alone,
+            "over_products": median / alone,
+        }
+
+    def _turns_of_a_prompt(self) -> float:
+        """How many turns of ``products_ns`` on every thread are as many products as a prompt takes in all layers."""
+        model = self._config
+        attention = (2 * model.heads + 2 * model.kv_heads) * model.head_dim  # queries, keys, values, and back
+        token = model.layers * model.hidden * (attention + 3 * model.intermediate)
+        turn = ROWS * PANEL * model.hidden * self._engine.describe().threads
+        return PROMPT * token / turn
 
     def _timed(self, slots: int) -> float:
         begun = time.perf_counter_ns()
         self._engine.step(StepPlan(range(slots)))
         return (time.perf_counter_ns() - begun) / 1e6
 
-    def _turns(self, ms: float) -> int:
-        probe = 1_000_000
-        shortest = min(self._engine.spin_ns(probe) for _ in range(5))
-        return int(probe * ms * 1e6 / shortest)
+    def _turns(self, ms: float) -> tuple[int, int]:
+        """Of the spin and of the products, for as long as a step."""
+        lengths = []
+        for loop, probe in ((self._engine.spin_ns, 1_000_000), (self._engine.products_ns, 1_000)):
+            lengths.append(int(probe * ms * 1e6 / min(loop(probe) for _ in range(5))))
+        return lengths[0], lengths[1]
 
 
 class TimedEngine:

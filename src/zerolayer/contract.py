@@ -18,6 +18,7 @@ from msgspec import Meta, Struct, inspect
 from zerolayer.contract_cluster import Cluster
 from zerolayer.contract_engine import Engine
 from zerolayer.contract_listen import WILDCARDS, Listen, is_loopback
+from zerolayer.contract_paths import WITH_HOME, has_home, why_missing
 from zerolayer.contract_records import Cache, Ledger, Log, Traces
 from zerolayer.contract_source import (
     DEFAULT,
@@ -65,7 +66,7 @@ class Model(Struct, frozen=True):
         """``path`` if it can only be a name on the hub: ``org/name``, and nothing of the sort lies here."""
         here = Path(self.path)
         is_name = _HUB_NAME.fullmatch(self.path) and not self.path.endswith((".gguf", ".safetensors"))
-        return self.path if is_name and not here.parent.exists() else None
+        return self.path if is_name and why_missing(here.parent) else None
 
 
 class Context(Struct, frozen=True):
@@ -210,6 +211,10 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, str]
     for key, is_kept, remedy in _RULES:
         if not is_kept(contract):
             refuse(found[key].origin, f"{key} = {literal(found[key].value)} is not acceptable", remedy)
+    for key in WITH_HOME:
+        if not has_home(str(found[key].value)):
+            remedy = "There is no such home directory: write the whole path."
+            refuse(found[key].origin, f"{key} = {literal(found[key].value)} is not acceptable", remedy)
     return Effective(contract, {key: item.origin for key, item in found.items()}, unknown_variables(environ))
 
 
@@ -219,7 +224,7 @@ def find_file(flag: str | None, environ: Mapping[str, str], folder: Path) -> Pat
     if named:
         return Path(named)
     usual = folder / "contract.toml"
-    return usual if usual.is_file() else None
+    return None if why_missing(usual) or not usual.is_file() else usual
 
 
 def model_path(contract: Contract) -> Path:
@@ -227,10 +232,11 @@ def model_path(contract: Contract) -> Path:
     name = contract.model.path
     if name not in BUNDLED:
         path = Path(name).expanduser()
-        if path.exists():
+        why = why_missing(path)
+        if not why:
             return path
         raise StartupError(
-            f"model.path: {path} does not exist. Give --model a GGUF file, a model folder, a name on the hub "
+            f"model.path: {path} {why}. Give --model a GGUF file, a model folder, a name on the hub "
             f"(org/name), or one of: {', '.join(BUNDLED)}."
         )
     package, module, file = BUNDLED[name]

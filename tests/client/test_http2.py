@@ -179,6 +179,16 @@ def test_the_server_says_how_many_requests_it_takes() -> None:
     assert http2.most == 7
 
 
+@pytest.mark.parametrize("size", [0, 4095, 4096])
+def test_a_server_with_a_smaller_table_reads_the_next_request(size: int) -> None:
+    http2, decoder = client(), hpack.Decoder()
+    http2.receive(settings({Setting.HEADER_TABLE_SIZE: size}))
+    http2.take()
+    decoder.max_allowed_table_size = size
+    http2.request(FIELDS, b"")
+    assert [tuple(field) for field in decoder.decode(http2.take()[9:])] == FIELDS
+
+
 def test_pings_are_answered() -> None:
     http2, _ = begun()
     http2.receive(frame(Kind.PING, 0, 0, b"12345678"))

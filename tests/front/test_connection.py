@@ -241,6 +241,36 @@ def test_no_next_request_begins_while_the_client_does_not_read(bench):
     assert bench.transport.written.startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("request_", [POST + b"null", POST[:9], LATER], ids=["whole", "partial", "unanswered"])
+def test_what_a_client_sends_that_does_not_read_has_a_bound(bench, request_):
+    bench.connection.pause_writing()
+    allowed = (LIMITS.head_bytes + LIMITS.body_bytes) // len(request_)
+    for _ in range(allowed):
+        bench.feed(request_)
+    assert not bench.transport.aborted
+    bench.feed(request_)
+    assert bench.transport.aborted
+
+
+def test_a_long_body_is_written_as_it_is_since_others_may_be_sent_it_too(bench):
+    bench.feed(LATER)
+    written, body = [], bytes(100_000)
+    bench.transport.write = written.append
+    bench.later[0].reply(200, (), body)
+    assert written[0].endswith(b"content-length: 100000\r\n\r\n")
+    assert written[1] is body
+
+
+def test_requests_sent_ahead_by_a_client_that_reads_again_are_answered_in_order(bench):
+    bench.connection.pause_writing()
+    for cut in (slice(5), slice(5, None)):
+        bench.feed((POST + b"null" + GET)[cut])
+    bench.connection.resume_writing()
+    bench.loop.run()
+    assert bench.transport.written.count(b"HTTP/1.1 200") == 2
+    assert bench.transport.written.index(b"body=null") < bench.transport.written.rindex(b"HTTP/1.1 200")
+
+
 def test_a_client_that_leaves_is_told_to_its_request_once(bench):
     bench.feed(LATER)
     bench.connection.eof_received()

@@ -36,6 +36,11 @@ def test_a_rebound_name_is_refused(host):
     assert Gate(local_hosts("127.0.0.1")).check(_head(host=host)).status == 403
 
 
+def test_who_names_no_host_is_no_browser():
+    """HTTP/1.0 allows it, and health checks of balancers do it."""
+    assert Gate(local_hosts("127.0.0.1")).check(_head()) is None
+
+
 def test_any_name_passes_where_the_listener_is_public():
     assert Gate().check(_head(host="my.example")) is None
 

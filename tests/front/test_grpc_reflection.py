@@ -35,18 +35,28 @@ def test_services_are_listed(ask):
 
 
 @pytest.mark.parametrize(
-    "question",
+    ("question", "service"),
     [
-        message_field(3, b"zerolayer/v1/inference.proto"),
-        message_field(4, b"zerolayer.v1.Inference"),
-        message_field(4, b"zerolayer.v1.Inference.Generate"),
-        message_field(4, b"zerolayer.v1.GenerateRequest"),
+        (message_field(3, b"zerolayer/v1/inference.proto"), "Inference"),
+        (message_field(4, b"zerolayer.v1.Inference"), "Inference"),
+        (message_field(4, b"zerolayer.v1.Inference.Generate"), "Inference"),
+        (message_field(4, b"zerolayer.v1.GenerateRequest"), "Inference"),
+        (message_field(3, b"grpc/health/v1/health.proto"), "Health"),
+        (message_field(4, b"grpc.health.v1.Health"), "Health"),
+        (message_field(4, b"grpc.health.v1.HealthCheckResponse.ServingStatus"), "Health"),
     ],
 )
-def test_the_schema_is_described(ask, question):
+def test_what_is_listed_is_described(ask, question, service):
     (answer,) = ask(question)
     file = fields_of(answer[FILES << 3 | BYTES])[1 << 3 | BYTES]
-    assert descriptor_pb2.FileDescriptorProto.FromString(file).service[0].name == "Inference"
+    assert descriptor_pb2.FileDescriptorProto.FromString(file).service[0].name == service
+
+
+def test_a_question_is_short(ask):
+    """Streamed calls hold what they have of a question for as long as they last."""
+    with pytest.raises(grpc.RpcError) as refused:
+        ask(message_field(4, b"x" * 5000))
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 @pytest.mark.parametrize("question", [message_field(3, b"no.proto"), message_field(4, b"zerolayer.v1.Nothing")])

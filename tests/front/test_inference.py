@@ -98,6 +98,20 @@ def test_an_error_is_a_message_that_names_the_field(serve):
     assert (error.code, error.param, error.status) == ("invalid_request", "top_k", 400)
 
 
+@pytest.mark.parametrize(
+    ("fields", "blamed"),
+    [
+        ({"token_ids": array("I", [10**6]).tobytes()}, "token_ids"),
+        ({"token_ids": array("I", [1] * 600).tobytes()}, "token_ids"),
+        ({"token_ids": b"abc"}, "token_ids"),
+        ({"text": "a" * 600}, "messages"),
+        ({"text": "a", "max_age_ms": 5}, "max_age_ms"),
+    ],
+)
+def test_a_field_is_blamed_by_its_own_name_wherever_its_limit_is_kept(serve, fields, blamed):
+    assert Error.FromString(serve().ask(generate(**fields)).body).param == blamed
+
+
 def test_an_error_is_json_for_who_accepts_json(serve):
     reply = serve().ask(generate("a", "accept: application/json", top_k=2**31))
     assert (reply.status, reply.error["param"]) == (400, "top_k")

@@ -40,6 +40,17 @@ def test_descriptors_limit_connections():
     assert affordable_connections(100, 1 << 20) == 100
 
 
+def test_the_kernel_asks_whether_a_peer_is_still_there():
+    """A call that waits for news, as of the health service, sends nothing that would tell."""
+    (listening,) = bind("127.0.0.1", 0, insecure=False, flag="--port")
+    listening.setblocking(True)
+    with listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
 def test_a_connection_over_the_limit_is_answered_503_and_closed(serve):
     service = serve(section={"connections": 2})
     with service.connect() as first, service.connect() as second:

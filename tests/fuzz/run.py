@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.metadata import distribution
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -77,15 +78,21 @@ def write_tally(tally: Mapping[str, int]) -> None:
     TALLY.write_text(json.dumps(tally, indent=1, sort_keys=True))
 
 
+def compiled_modules() -> list[str]:
+    """What of this package is no Python, as it is installed."""
+    files = distribution("zerolayer").files or []
+    return [".".join([*file.parent.parts, file.name.partition(".")[0]]) for file in files if file.suffix == ".so"]
+
+
 def fuzz(name: str, seconds: int, runs: int) -> None:
     """Run one target; ends the process."""
     import atheris
 
-    # Plain files only, but for the native module: atheris does not see into what an editable install's finder loads.
-    native = importlib.import_module("zerolayer.model._native")
+    # Plain files only, but for what is compiled: atheris does not see into what an editable install's finder loads.
+    compiled = {name: importlib.import_module(name) for name in compiled_modules()}
     for loaded in [module for module in sys.modules if module.partition(".")[0] == "zerolayer"]:
         del sys.modules[loaded]
-    sys.modules[native.__name__] = native
+    sys.modules.update(compiled)
     sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
     sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE.parent)]
     with atheris.instrument_imports(include=["zerolayer"]):

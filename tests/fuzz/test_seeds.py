@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from fuzz.run import compiled_modules
 from fuzz.targets import TARGETS, seeds
 
 CASES = [(name, path) for name in sorted(TARGETS) for path in seeds(name)]
@@ -16,3 +20,15 @@ def test_a_seed_passes_its_target(name, path):
 
 def test_every_target_has_seeds():
     assert {name for name, _ in CASES} == set(TARGETS)
+
+
+def test_the_fuzzer_finds_all_that_is_compiled():
+    """It loads these by name: whatever it misses, no target can be imported."""
+    source = Path(__file__).parents[2] / "src"
+    imported = {
+        name
+        for file in source.rglob("*.py")
+        for name in re.findall(r"^from (zerolayer\.[a-z.]*_native) import", file.read_text(), re.MULTILINE)
+    }
+    assert imported
+    assert imported <= set(compiled_modules())

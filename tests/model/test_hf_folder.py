@@ -187,7 +187,21 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "a layer too many": (edited("config.json", num_hidden_layers=3), "no tensor blk.2."),
     "a size that does not fit": (edited("config.json", intermediate_size=161), "has shape"),
     "no heads": (edited("config.json", num_attention_heads=0, head_dim=None), "must be 1 to"),
+    "a number that no float holds": (edited("config.json", rope_theta=10**400), "no finite number"),
+    "an epsilon that no float holds": (edited("config.json", rms_norm_eps=10**400), "no finite number"),
+    "a beginning that is no token": (
+        all_of(
+            edited("config.json", bos_token_id=10**6),
+            edited("tokenizer_config.json", bos_token=None),
+            edited("tokenizer.json", post_processor={"single": [{"SpecialToken": {"id": "<|im_start|>"}}]}),
+        ),
+        "bos_token_id is not one of",
+    ),
     "an end that is no token": (edited("generation_config.json", eos_token_id=[307]), "eos_token_id is not one of"),
+    "a hundred ends": (
+        edited("generation_config.json", eos_token_id=list(range(100))),
+        "names 100 tokens; the limit is",
+    ),
     "an end that is no number": (edited("generation_config.json", eos_token_id="2"), "no token id"),
     "a template that is no text": (edited("tokenizer_config.json", chat_template=3), "chat_template"),
 }
@@ -243,7 +257,7 @@ def test_a_storage_type_that_is_not_read_is_named(renamed: Callable[[str, str], 
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 1 << 40) | st.floats() | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers(-3, 1 << 40) | st.just(10**400) | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=4,
 )

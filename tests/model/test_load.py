@@ -57,6 +57,16 @@ def test_a_name_on_the_hub_is_fetched(tmp_path: Path, monkeypatch: pytest.Monkey
     assert model.name == "org/Tiny-1.5"
 
 
+def test_what_else_lies_in_a_folder_does_no_harm(tmp_path: Path) -> None:
+    folder = write_tiny_folder(tmp_path / "tiny", LLAMA)
+    (folder / "onnx").mkdir()
+    (folder / "flax_model.msgpack").symlink_to("not_fetched")
+    model = loaded(folder)
+    model.engine.shutdown()
+    assert "config.json" in model.files
+    assert "not_fetched" not in model.files
+
+
 def test_a_folder_that_is_no_model_names_what_a_model_is(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"Give --model a folder with config\.json and model\.safetensors"):
         loaded(tmp_path)

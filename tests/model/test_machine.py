@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,39 @@ def test_memory_is_what_the_control_group_leaves(tmp_path: Path) -> None:
     folder = "sys/fs/cgroup/service/"
     files = {folder + "memory.max": "1000000\n", folder + "memory.current": "400000\n"}
     assert machine(tmp_path, 1, files).memory == 600_000
+
+
+def test_files_that_a_group_has_read_are_no_use_of_its_memory(tmp_path: Path) -> None:
+    folder = "sys/fs/cgroup/service/"
+    files = {folder + "memory.max": "1000000\n", folder + "memory.current": "990000\n"}
+    files[folder + "memory.stat"] = "anon 90000\nfile 900000\ninactive_file 600000\nactive_file 200000\nshmem 100000\n"
+    assert machine(tmp_path, 1, files).memory == 1_000_000 - 190_000
+
+
+def test_files_that_groups_below_have_read_are_no_use_either_in_version_1(tmp_path: Path) -> None:
+    folder = "sys/fs/cgroup/memory/service/"
+    files = {folder + "memory.limit_in_bytes": "1000000\n", folder + "memory.usage_in_bytes": "990000\n"}
+    own, total = "inactive_file 1\nactive_file 2\n", "total_inactive_file 500000\ntotal_active_file 100000\n"
+    files[folder + "memory.stat"] = own + total
+    assert machine(tmp_path, 1, files, group="4:memory:/service").memory == 1_000_000 - 390_000
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "inactive_file\n", "inactive_file max\n", "inactive_file 99999999\n"])
+def test_counts_that_make_no_sense_leave_no_more_than_the_limit(tmp_path: Path, text: str) -> None:
+    folder = "sys/fs/cgroup/service/"
+    files = {folder + "memory.max": "1000000\n", folder + "memory.current": "400000\n", folder + "memory.stat": text}
+    assert 600_000 <= machine(tmp_path, 1, files).memory <= 1_000_000
+
+
+@pytest.mark.parametrize(("limit", "used"), [(resource.RLIMIT_AS, 2000), (resource.RLIMIT_DATA, 700)])
+def test_memory_is_what_the_process_s_own_limits_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, used: int
+) -> None:
+    page = resource.getpagesize()
+    limits = {limit: (5000 * page, resource.RLIM_INFINITY)}
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits.get(kind, unlimited))
+    assert machine(tmp_path, 1, {"proc/self/statm": "2000 900 300 1 0 700 0\n"}).memory == (5000 - used) * page
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "100", "max", "12 0"])

@@ -45,3 +45,16 @@ def test_slots_that_the_memory_does_not_hold_are_refused_at_start_with_what_to_d
     flags = {"model": str(path), "slots": "64", "slot-tokens": "256"}
     with pytest.raises(StartupError, match=r"64 slots of 256 tokens need \d+ MB; this process can take 4 MB.*--slots"):
         load_model(load(None, {}, flags).contract, lambda line: None)
+
+
+def test_a_limit_that_does_not_hold_the_words_is_one_plain_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_tiny_model(tmp_path / "tiny.gguf", LLAMA)
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(load_module, "open_source", no_memory)
+    with pytest.raises(StartupError, match="no memory for the model's words and tables"):
+        load_model(load(None, {}, {"model": str(path)}).contract, lambda line: None)

@@ -21,6 +21,7 @@ def test_measuring_changes_no_token(engines: Engines) -> None:
     before = alone(engine, ASKED)
     assert engine.read_once_ns(SLOTS, SLOT_TOKENS) > 0
     assert engine.spin_ns(1000) > 0
+    assert engine.products_ns(10) > 0
     assert alone(engine, ASKED) == before
 
 
@@ -35,6 +36,11 @@ def test_a_step_tells_when_it_had_computed(engines: Engines) -> None:
 def test_a_longer_spin_takes_longer(engines: Engines) -> None:
     engine = engines.open(SMOL)
     assert min(engine.spin_ns(3_000_000) for _ in range(5)) > min(engine.spin_ns(1000) for _ in range(5))
+
+
+def test_more_products_take_longer(engines: Engines) -> None:
+    engine = engines.open(SMOL)
+    assert min(engine.products_ns(30_000) for _ in range(5)) > min(engine.products_ns(10) for _ in range(5))
 
 
 def test_every_weight_of_a_step_is_counted_once(engines: Engines) -> None:

@@ -137,7 +137,11 @@ def test_every_64_bit_seed_is_taken(engine: NativeEngine, seed: int) -> None:
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-10, 1e-30, 1e-38, 1e-40, 1e-45, 5e-324])
-@pytest.mark.parametrize("sampling", [Sampling(seed=1), Sampling(seed=1, top_p=0.9, top_k=5)], ids=label)
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(seed=1), Sampling(seed=1, top_p=0.9, top_k=5), Sampling(seed=1, min_p=0.1), Sampling(seed=1, min_p=1.0)],
+    ids=label,
+)
 @pytest.mark.parametrize("kernels", _native.kernel_sets())
 def test_a_temperature_next_to_zero_is_greedy(
     engines: Engines, temperature: float, sampling: Sampling, kernels: str

@@ -60,6 +60,7 @@ def test_a_first_start_has_nothing_and_says_nothing(file: Path, caplog: pytest.L
         (b'{"version":1,"prefixes":[{"salt":"","token_', "cannot be read"),
         (b"\x00\xff", "cannot be read"),
         (b'{"version":1}', "cannot be read"),
+        (b'{"version":1,"prefixes":[{"salt":"%s","token_ids":[1]}]}' % (b"AAAA" * 30_000), "cannot be read"),
         (b'{"version":1,"prefixes":[{"salt":"","token_ids":["1"]}]}', "cannot be read"),
         (b'{"version":1,"prefixes":[{"salt":"","token_ids":[300]}]}', "outside the vocabulary"),
         (b'{"version":2,"prefixes":"of another kind"}', "newer version"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from reference.tiny_model import LLAMA_64
 from zerolayer.model.cost import CostTable
 from zerolayer.model.cost_cache import read
 from zerolayer.model.mock_engine import MockEngine
+from zerolayer.model.prefix_cache import Kept
 from zerolayer.model.warm_up import measure
 
 MS = 1_000_000
@@ -49,6 +51,15 @@ def test_every_kind_of_step_has_a_cost(slots: int) -> None:
     cost = measured(slots, 10)
     assert cost.typical_ns() == 10 * MS
     assert cost.typical_ns(prefill_tokens=CHUNK) >= 10 * MS
+
+
+@pytest.mark.parametrize("token_id", [0, 5])
+def test_whatever_an_earlier_run_has_kept_whole_chunks_are_measured(engines: Engines, token_id: int) -> None:
+    native = engines.open(LLAMA_64, slots=3, chunk_tokens=64, prefixes=2, prefix_tokens=128)
+    native.keep_prefix(Kept(b"", [token_id] * 100))
+    cost = CostTable(slots=3, chunk_tokens=64)
+    measure(native, cost, time.monotonic_ns)
+    assert cost.typical_ns(prefill_tokens=64) > cost.typical_ns() > 0
 
 
 @pytest.mark.parametrize("decoding", [(10, 10), (900, 10, 11), (10, 900, 700, 11)])

@@ -100,7 +100,9 @@ void check_gemm(const zl::KernelSet* set, int rows, int n, int k, bool extreme, 
   }
   const size_t stride = size_t(packed.matrix.panels) * zl::kPanel;
   std::vector<float> out(stride * rows);
-  set->gemm(packed.matrix, quantised.view, rows, 0, packed.matrix.panels, packed.data.data(), zl::Epilogue::kStore, out.data(), stride);
+  zl::Ahead ahead;
+  ahead.after = packed.data.data();
+  set->gemm(packed.matrix, quantised.view, rows, 0, packed.matrix.panels, ahead, zl::Epilogue::kStore, out.data(), stride);
   int wrong = 0;
   for (int r = 0; r < rows; r++) {
     const int16_t* q = words.words.data() + size_t(r) * words.stride;

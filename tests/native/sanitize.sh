@@ -13,8 +13,8 @@ echo "address and undefined-behaviour sanitizers, seed $seed"
 sh "$here/build.sh" "$built/fuzz_deadline,$built/kernel_test,$built/fuzz_engine,$built/fuzz_guard" g++ -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
 "$built/kernel_test"
 "$built/fuzz_engine" "$seconds" "$seed"
-"$built/fuzz_guard" 200000 "$seed"
-"$built/fuzz_deadline" 500000 "$seed"
+"$built/fuzz_guard" $((seconds * 20000)) "$seed"
+"$built/fuzz_deadline" $((seconds * 50000)) "$seed"
 
 echo "thread sanitizer, seed $seed"
 rm "$built/fuzz_engine"

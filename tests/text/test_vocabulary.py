@@ -79,6 +79,8 @@ REFUSED: dict[str, Mapping[str, object]] = {
     "tokens that are one text": {"tokens": "abc"},
     "types for other tokens": {"token_type": [1]},
     "types that are text": {"token_type": "1234567"},
+    "types that are no whole numbers": {"token_type": [float("nan")] * 7},
+    "nothing but control tokens": {"token_type": [3] * 7},
     "scores that are text": {"scores": ["x"] * 7},
     "an end token outside": {"eos_token_id": 7},
     "an end token that is text": {"eos_token_id": "</s>"},

@@ -9,6 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 ROOT = Path(__file__).parents[2]
 COMPILED = ROOT / "src" / "zerolayer" / "wire" / "inference.binpb"
+HEALTH = COMPILED.with_name("health.binpb")
 
 _files = descriptor_pb2.FileDescriptorSet.FromString(COMPILED.read_bytes())
 _pool = descriptor_pool.DescriptorPool()

@@ -65,6 +65,12 @@ def test_an_absolute_target_gives_its_path() -> None:
     assert (head.path, head.query) == ("/p", "q=/")
 
 
+@pytest.mark.parametrize("rest", [b"1.1\r\nhost: other\r\n\r\n", b"1.0\r\n\r\n"], ids=["another host", "no host"])
+@pytest.mark.parametrize("user", [b"", b"user@"])
+def test_an_absolute_target_says_which_host_is_meant(user: bytes, rest: bytes) -> None:
+    assert only_head(b"GET http://" + user + b"h:80/ HTTP/" + rest).get(b"host") == b"h:80"
+
+
 def test_an_absolute_target_without_a_path_gives_the_root() -> None:
     head = only_head(b"GET HTTPS://h?q HTTP/1.1\r\nhost: h\r\n\r\n")
     assert (head.path, head.query) == ("/", "q")
@@ -127,7 +133,7 @@ def test_any_kind_of_buffer_is_taken(kind: type[bytes]) -> None:
         (b"GET / HTTP/1.1\r\nhost: h\r\nconnection: te, close\r\n\r\n", False),
         (b"GET / HTTP/1.1\r\nhost: h\r\nconnection: te\r\nconnection: close\r\n\r\n", False),
         (b"GET / HTTP/1.0\r\n\r\n", False),
-        (b"GET / HTTP/1.0\r\nconnection: Keep-Alive\r\n\r\n", True),
+        (b"GET / HTTP/1.0\r\nconnection: Keep-Alive\r\n\r\n", False),
     ],
 )
 def test_version_and_connection_decide_whether_it_stays_open(raw: bytes, keep_alive: bool) -> None:
@@ -336,6 +342,14 @@ def test_doubtful_framing_is_refused(raw: bytes) -> None:
 )
 def test_a_malformed_head_is_one_clear_error(raw: bytes) -> None:
     assert isinstance(fault(raw), InvalidRequest)
+
+
+NO_HOSTS = [b"localhost@evil.example", b"localhost:80@evil.example", b"a b", b"a, b", b"a:80x", b"[::1", b"a\\b", b"a#"]
+
+
+@pytest.mark.parametrize("host", NO_HOSTS)
+def test_a_host_is_a_name_and_perhaps_a_port(host: bytes) -> None:
+    assert isinstance(fault(b"GET / HTTP/1.1\r\nhost: " + host + b"\r\n\r\n"), InvalidRequest)
 
 
 @pytest.mark.parametrize("raw", [b"GET / HTTP/1.1\n", b"GET / HTTP/1.1\r\nx: \x01", b"GET / HTTP/1.1\rx"])

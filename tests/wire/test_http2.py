@@ -291,6 +291,21 @@ def test_a_fault_of_the_connection_ends_it_with_goaway(data: bytes, code: Code) 
     assert raw.server.receive(frame(Kind.PING, 0, 0, bytes(8))) == []
 
 
+@pytest.mark.parametrize("fields", [0, 200], ids=["like any other", "with too many fields"])
+@pytest.mark.parametrize("stream_id", [1, 3, 5], ids=["reset by us", "never opened", "answered"])
+def test_no_stream_is_opened_twice_or_after_a_later_one(stream_id: int, fields: int) -> None:
+    raw = Raw()
+    raw.send(Kind.HEADERS, END_HEADERS, 1, POST_BLOCK)
+    raw.server.reset(1, Code.CANCEL)
+    raw.send(Kind.HEADERS, WHOLE, 5, GET_BLOCK)
+    raw.server.reply(5, 200, [], b"")
+    events = raw.send(Kind.HEADERS, WHOLE, stream_id, GET_BLOCK + b"\0\1x\1y" * fields)
+    assert not any(isinstance(event, Opened) for event in events)
+    assert not raw.server.streams
+    if stream_id != 1:  # there it may have been on its way
+        assert events == [Closed(Code.STREAM_CLOSED)]
+
+
 @pytest.mark.parametrize(
     "data", [b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", PREFACE + frame(Kind.PING, 0, 0, bytes(8))]
 )

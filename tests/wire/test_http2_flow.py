@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import h2.events
-from http2_peer import GET_BLOCK, Peer, Raw
+import pytest
+from http2_peer import GET_BLOCK, Peer, Raw, parse
 
-from zerolayer.wire.http2_frames import END_HEADERS, END_STREAM, Kind, Setting, settings
+from zerolayer.wire.http2_frames import (
+    END_HEADERS,
+    END_STREAM,
+    LARGEST_WINDOW,
+    WINDOW,
+    Kind,
+    Setting,
+    settings,
+    window_update,
+)
 
 WHOLE = END_HEADERS | END_STREAM
 
@@ -102,6 +112,22 @@ def test_an_end_without_data_needs_no_window() -> None:
     assert raw.frames()[-1][:2] == (Kind.HEADERS, WHOLE)
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["at once", "when the socket takes something again"])
+@pytest.mark.parametrize("trailers", [[], [(b"grpc-status", b"0")]], ids=["END_STREAM", "trailers"])
+def test_an_end_without_data_needs_no_window_of_either_kind(held: bool, trailers: list[tuple[bytes, bytes]]) -> None:
+    raw = Raw()
+    asked(raw, 1)
+    raw.server.open_reply(1, 200, [])
+    for size in (16_384, 16_384, 16_384, 16_383):
+        raw.server.send(1, b"x" * size)  # the connection has no window left
+    raw.server.receive(settings({Setting.INITIAL_WINDOW_SIZE: 100}))  # and the stream less than none
+    raw.frames()
+    raw.server.hold(held=held)
+    raw.server.end(1, b"", trailers)
+    raw.server.hold(held=False)
+    assert raw.frames()[-1][1] & END_STREAM
+
+
 def test_what_a_reset_stream_had_waiting_is_void() -> None:
     raw = Raw()
     raw.server.receive(settings({Setting.INITIAL_WINDOW_SIZE: 0}))
@@ -143,3 +169,21 @@ def test_a_stream_whose_body_is_taken_as_it_comes_has_room_without_end() -> None
         peer.client.send_data(1, b"x" * 16_000)
         peer.exchange()
     assert peer.client.local_flow_control_window(1) > 16_000
+
+
+def test_a_client_with_wide_windows_is_given_what_it_asked_for_bit_by_bit() -> None:
+    """Else all the replies of a connection would be copied for it at once, however slowly it reads."""
+    raw, body = Raw(), bytes(range(256)) * 4000
+    raw.server.receive(settings({Setting.INITIAL_WINDOW_SIZE: LARGEST_WINDOW}))
+    raw.server.receive(window_update(0, LARGEST_WINDOW - WINDOW))
+    streams = range(1, 41, 2)
+    asked(raw, *streams)
+    for stream_id in streams:
+        raw.server.reply(stream_id, 200, [], body)
+    writes = []
+    while raw.server.out_bytes or raw.server.more:
+        writes.append(raw.server.take())
+    assert max(map(len, writes)) < 200_000
+    frames = parse(b"".join(writes))
+    assert all(data_of(frames, stream_id) == body for stream_id in streams)
+    assert not raw.server.streams

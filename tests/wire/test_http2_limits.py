@@ -8,8 +8,8 @@ import pytest
 from http2_peer import GET_BLOCK, POST_BLOCK, Raw
 
 from zerolayer.wire.http2 import Code, Http2Limits
-from zerolayer.wire.http2_events import Closed, Event, Refused
-from zerolayer.wire.http2_frames import END_HEADERS, END_STREAM, Kind, frame, rst_stream
+from zerolayer.wire.http2_events import Closed, Event, Message, Refused
+from zerolayer.wire.http2_frames import END_HEADERS, END_STREAM, NO_TABLE, Kind, frame, rst_stream
 
 WHOLE = END_HEADERS | END_STREAM
 CALM = Closed(Code.ENHANCE_YOUR_CALM)
@@ -66,10 +66,33 @@ def test_what_is_counted_is_forgotten_with_the_period() -> None:
         raw.server.new_period()
 
 
+LONG = b"\0\1x\x7f\x81\x5d" + b"y" * 12_032  # one field
+
+
 def test_a_header_block_has_a_largest_size() -> None:
+    """Later blocks may name what this one would have put into the client's table."""
     raw = Raw(Http2Limits(head_bytes=20_000))
-    raw.send(Kind.HEADERS, 0, 1, GET_BLOCK + b"\0" * 10_000)
-    assert raw.send(Kind.CONTINUATION, 0, 1, b"\0" * 12_000) == [CALM]
+    raw.send(Kind.HEADERS, END_STREAM, 1, GET_BLOCK + LONG)
+    assert raw.send(Kind.CONTINUATION, END_HEADERS, 1, LONG) == [CALM]
+
+
+@pytest.mark.parametrize("more", [1, 15])
+def test_a_block_that_is_too_long_costs_its_own_request_where_the_client_keeps_no_table(more: int) -> None:
+    raw = Raw(Http2Limits(head_bytes=20_000))
+    raw.send(Kind.HEADERS, WHOLE, 1, NO_TABLE + GET_BLOCK)
+    raw.send(Kind.HEADERS, END_STREAM, 3, GET_BLOCK + LONG)
+    for at in range(more):
+        events = raw.send(Kind.CONTINUATION, END_HEADERS if at == more - 1 else 0, 3, LONG)
+    assert [event.error.status for event in events if isinstance(event, Refused)] == [431]
+    assert raw.send(Kind.HEADERS, WHOLE, 5, GET_BLOCK)[-1] == Message(5, b"")
+
+
+def test_no_more_of_a_block_is_kept_than_it_may_have() -> None:
+    raw = Raw(Http2Limits(head_bytes=20_000))
+    raw.send(Kind.HEADERS, END_STREAM, 1, GET_BLOCK)
+    for _ in range(16):
+        raw.send(Kind.CONTINUATION, 0, 1, LONG)
+    assert len(raw.server._block or b"") == 20_001
 
 
 def test_an_hpack_bomb_is_not_unpacked() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wire.inference_messages import COMPILED, ROOT, message
+from wire.inference_messages import COMPILED, HEALTH, ROOT, message
 from wire.schema_client import encode_request
 from zerolayer.errors import BodyTooLarge, InvalidRequest
 from zerolayer.wire.body_limits import BodyLimits
@@ -336,10 +337,13 @@ def test_messages_of_odd_shapes_are_refused_or_read_as_google_reads_them(parts: 
     assert same_or_refused(b"".join(parts) + encoded(), warm)
 
 
-def test_the_compiled_schema_is_current(tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    ("source", "compiled"), [("zerolayer/v1/inference.proto", COMPILED), ("grpc/health/v1/health.proto", HEALTH)]
+)
+def test_what_was_compiled_of_the_schema_is_current(tmp_path: Any, source: str, compiled: Path) -> None:
     from grpc_tools import protoc
 
-    target, source = tmp_path / "now", "zerolayer/v1/inference.proto"
+    target = tmp_path / "now"
     command = ["protoc", f"-I{ROOT / 'proto'}", f"--descriptor_set_out={target}", str(ROOT / "proto" / source)]
     assert protoc.main(command) == 0
-    assert target.read_bytes() == COMPILED.read_bytes(), "run `make proto`"
+    assert target.read_bytes() == compiled.read_bytes(), "run `make proto`"

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.check.wire_http1 import Http1Dump, looks_like_http1
-from zerolayer.check.wire_http2 import PREFACE, http2_ranges, looks_like_frames
+from zerolayer.check.wire_http2 import PREFACE, Http2Dump, looks_like_frames
 from zerolayer.check.wire_json import JsonDump, event_ranges
 from zerolayer.check.wire_protobuf import ProtobufDump
 from zerolayer.check.wire_range import Body, ByteRange, Ranges
@@ -34,7 +34,7 @@ def _protobuf(message: str) -> Callable[[bytes], Ranges]:
 
 FORMS: Final[dict[str, Callable[[bytes], Ranges]]] = {
     "http1": lambda data: judged_requests(data, Http1Dump(data).ranges()),
-    "http2": http2_ranges,
+    "http2": lambda data: Http2Dump(data).ranges(),
     "json": _json,
     "sse": lambda data: event_ranges(Body([(0, data)]), 0),
     "request": lambda data: judged_body(b"/v1/generate", data, _protobuf("GenerateRequest")(data), len(data)),

@@ -8,23 +8,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from zerolayer.check.wire_json import JsonDump, event_ranges
-from zerolayer.check.wire_protobuf import ProtobufDump
+from zerolayer.check.wire_content import content_ranges, media_of
 from zerolayer.check.wire_range import Body, ByteRange, Ranges, shown
-from zerolayer.check.wire_verdict import judged_body
 
 _REQUEST: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) (HTTP/1\.[01])")
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*")
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 _WITHOUT_BODY: Final = frozenset({b"204", b"304"})
-_PROTOBUF: Final = b"application/x-protobuf"
-# (path, whether it is a request) -> message; any other body of the type has only numbers.
-_MESSAGES: Final = {
-    (b"/v1/generate", True): "GenerateRequest",
-    (b"/v1/count_tokens", True): "GenerateRequest",
-    (b"/v1/count_tokens", False): "CountTokensReply",
-}
 
 
 def looks_like_http1(data: bytes) -> bool:
@@ -118,7 +109,7 @@ class Http1Dump:
         if self._headers.get(b"transfer-encoding", b"").lower() == b"chunked":
             pieces: list[tuple[int, bytes]] = []
             yield from self._chunks(pieces)
-            yield from self._content(Body(pieces))
+            yield from content_ranges(self._path, self._status, self._content_type, Body(pieces))
             return
         given = self._headers.get(b"content-length", b"")
         if given.isdigit() and len(given) < 16:
@@ -131,8 +122,11 @@ class Http1Dump:
         early = start + size - self._at
         if size:
             fault = f"the body ends {early} bytes early" if early else ""
-            yield ByteRange(start, self._at - start, "body", self._media().decode("latin-1"), f"{size} bytes", fault)
-            yield from self._content(Body([(start, self._data[start : self._at])]))
+            yield ByteRange(
+                start, self._at - start, "body", media_of(self._content_type).decode("latin-1"), f"{size} bytes", fault
+            )
+            whole = Body([(start, self._data[start : self._at])])
+            yield from content_ranges(self._path, self._status, self._content_type, whole)
 
     def _chunks(self, pieces: list[tuple[int, bytes]]) -> Ranges:
         while True:
@@ -163,27 +157,6 @@ class Http1Dump:
             yield ByteRange(start, len(line), "trailer", "http1", shown(line), fault, 1)
             start, line, fault = self._line()
 
-    def _media(self) -> bytes:
-        return self._headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-
-    def _content(self, body: Body) -> Ranges:
-        if not body.data:
-            return
-        media = self._media()
-        if media == b"application/json":
-            parts = JsonDump(body, 0, len(body.data), 1).ranges()
-        elif media == b"text/event-stream":
-            parts = event_ranges(body, 1)
-        elif media == _PROTOBUF:
-            parts = self._messages(body)
-        else:
-            yield ByteRange(body.offset(0), len(body.data), "content", "bytes", shown(body.data), "", 1)
-            return
-        yield from parts if self._status else judged_body(self._path, body.data, parts, body.offset(len(body.data)))
-
-    def _messages(self, body: Body) -> Ranges:
-        message = _MESSAGES.get((self._path, not self._status), "GenerateReply" if self._status else "GenerateRequest")
-        dump = ProtobufDump(body, "Error" if self._status >= b"400" else message)
-        if b"delimited=true" in self._headers.get(b"content-type", b""):
-            return dump.delimited(1)
-        return dump.ranges(0, len(body.data), 1)
+    @property
+    def _content_type(self) -> bytes:
+        return self._headers.get(b"content-type", b"")

@@ -19,6 +19,7 @@ from zerolayer.wire.http2_frames import (
     FRAME_BYTES,
     HEADER_BYTES,
     LARGEST_WINDOW,
+    NO_TABLE,
     PREFACE,
     WINDOW,
     Code,
@@ -115,6 +116,7 @@ class Http2Client:
         self.greeted = False
         self._first_window = self._window = WINDOW
         self._unread = b""
+        self._block_start = b""  # what the next request's block must begin with
         self._block: _Block | None = None
         self._returned = 0  # bytes of the connection's room that were read and not given back
         self._waiting: deque[int] = deque()  # streams with bytes that no window has let through
@@ -143,7 +145,8 @@ class Http2Client:
         stream_id, self._next_id = self._next_id, self._next_id + 2
         if self._next_id > LARGEST_WINDOW:
             self.open = False
-        self._out += head_frames(stream_id, block, ended=not body)
+        self._out += head_frames(stream_id, self._block_start + block, ended=not body)
+        self._block_start = b""
         self._streams[stream_id] = _Stream(self._first_window, memoryview(body))
         if body:
             self._waiting.append(stream_id)
@@ -288,7 +291,9 @@ class Http2Client:
         self.greeted = True
         if flags & ACK:
             return
-        window = read_settings(payload)
+        window, smaller_table = read_settings(payload)
+        if smaller_table:
+            self._block_start = NO_TABLE
         if window is not None:
             for stream in self._streams.values():
                 stream.window += window - self._first_window

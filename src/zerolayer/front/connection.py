@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import cast
+from typing import Final, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
@@ -24,10 +24,11 @@ from zerolayer.wire.http1 import Event, Fault, Head, Http1Protocol, Message
 from zerolayer.wire.http1_reply import CONTINUE, LAST_CHUNK, chunk, later_lines, render, stream_head
 
 _log = logging.getLogger("zerolayer.front")
+_LONG_BYTES: Final = 65_536
 
 
 class Connection(asyncio.Protocol):
-    """Created per accepted socket. All methods run on the loop."""
+    """All methods run on the loop."""
 
     def __init__(self, site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> None:
         self._site = site
@@ -38,7 +39,7 @@ class Connection(asyncio.Protocol):
         self.common = site.http1
         self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes, memory=site.heads)
         self._events: deque[Event] = deque()
-        self._early = bytearray()  # bytes of later requests, not parsed before their turn
+        self._early = bytearray()  # bytes that wait for their turn, or for a client that does not read; not parsed
         self._behind = b""  # pieces of this turn, not written yet
         self._unsent = bytearray()  # what a client that does not read has not taken; coalesced
         self._phase = Phase.CLOSED
@@ -69,16 +70,16 @@ class Connection(asyncio.Protocol):
                 self._refusal = self._router.check(exchange)
                 self._act(exchange, message.body)
                 return
-        if self._phase in READING:
+        if self._phase in READING and self._stalled_ns == NEVER:
             self._feed(data)
-        elif self._phase is Phase.BUSY:
-            self._early += data
-            # One whole further request may wait. To stop reading instead would hide that a client leaves.
-            if len(self._early) > self._limits.head_bytes + self._limits.body_bytes:
-                self.cut()
         elif self._phase is Phase.LINGER:
             self._dropped += len(data)
             if self._dropped > self._limits.head_bytes + self._limits.body_bytes:
+                self.cut()
+        elif self._phase is not CLOSED:
+            self._early += data
+            # One whole further request may wait. To stop reading instead would hide that a client leaves.
+            if len(self._early) > self._limits.head_bytes + self._limits.body_bytes:
                 self.cut()
 
     def eof_received(self) -> None:
@@ -103,6 +104,7 @@ class Connection(asyncio.Protocol):
             self._linger()
         else:
             self._advance()
+            self._catch_up()
 
     # What the exchange calls.
 
@@ -118,12 +120,15 @@ class Connection(asyncio.Protocol):
     def reply(
         self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool
     ) -> None:
-        """A complete reply, in one write."""
-        data = render(status, common, headers, body, keep_alive, head_only)
+        """A complete reply, in one write; a long body, which replies may share, is not copied behind its head."""
+        apart = len(body) >= _LONG_BYTES and not head_only
+        data = render(status, common, headers, body, keep_alive, head_only or apart)
         if self._behind or self._stalled_ns != NEVER:
             self.write(data)
         elif self._phase is not CLOSED:
             self._transport.write(data)
+        if apart:
+            self.write(body)
         self._replied(keep_alive=keep_alive)
 
     def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
@@ -168,8 +173,7 @@ class Connection(asyncio.Protocol):
         return SocketOutlet(self, self._is_clear, chunked=self._streams_chunks) if self.descriptor >= 0 else None
 
     def _is_clear(self) -> bool:
-        waits = self._behind or self._stalled_ns != NEVER
-        return not (waits or self._transport.get_write_buffer_size())
+        return not (self._behind or self._stalled_ns != NEVER or self._transport.get_write_buffer_size())
 
     def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; what has no chunks ends with the connection."""
@@ -209,8 +213,8 @@ class Connection(asyncio.Protocol):
         elif self._phase is Phase.LINGER:
             self.cut()
         elif self._phase in (Phase.HEAD, Phase.BODY):
-            limit = self._limits.head_ns if self._phase is Phase.HEAD else self._limits.body_ns
-            part = "head" if self._phase is Phase.HEAD else "body"
+            limits = self._limits
+            part, limit = ("head", limits.head_ns) if self._phase is Phase.HEAD else ("body", limits.body_ns)
             self._fail(RequestTimeout(f"the request {part} took longer than {limit / 1e9:g} s; send it faster"))
 
     def drain(self) -> None:
@@ -223,7 +227,7 @@ class Connection(asyncio.Protocol):
 
     def movable(self) -> asyncio.Transport | None:
         """Between two requests another process can go on."""
-        rests = self._phase is IDLE and self._http.idle and not self._events and not self._unsent
+        rests = self._phase is IDLE and self._http.idle and not (self._events or self._unsent or self._early)
         return self._transport if rests and not self.draining and is_plain(self._transport) else None
 
     @property
@@ -321,14 +325,16 @@ class Connection(asyncio.Protocol):
         if self._events:
             self._begin()
             self._advance()
-        if self._early and self._phase in READING:
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._early and self._phase in READING and self._stalled_ns == NEVER:
             early, self._early = self._early, bytearray()
             self._feed(early)
 
     def _on_head(self, head: Head) -> None:
-        now = self._site.clock_ns()
         self._phase = Phase.BODY
-        self._deadline_ns = now + self._limits.body_ns
+        self._deadline_ns = self._site.clock_ns() + self._limits.body_ns
         exchange = self._open(head)
         self._refusal = self._router.check(exchange)
         if self._events:
@@ -366,8 +372,6 @@ class Connection(asyncio.Protocol):
         exchange = self._exchange or self._open(None)
         self._events.clear()
         exchange.error(error, keep_alive=False)
-
-    # Ends.
 
     def _rest(self) -> None:
         self._phase = Phase.IDLE

@@ -45,7 +45,8 @@ class Gate(msgspec.Struct, frozen=True):
     def check_caller(self, head: Head) -> ZerolayerError | None:
         """The same without the media type; whoever calls this looks at that himself."""
         host = head.get(b"host")
-        if self.hosts and (host is None or _name_of(host) not in self.hosts):
+        # HTTP/1.0 may name no host; every browser does.
+        if self.hosts and host is not None and _name_of(host) not in self.hosts:
             return OriginRefused(
                 "the host header names another machine than this one; call it as localhost or 127.0.0.1, "
                 "or let a proxy in front set the host header so"

@@ -36,10 +36,15 @@ Handler = Callable[["GrpcCall", bytes | None], None]
 
 
 class Method(msgspec.Struct, frozen=True):
-    """``handler`` gets the one message of a call. With ``streaming`` it gets each message as it comes, then None."""
+    """``handler`` gets the one message of a call. With ``streaming`` it gets each message as it comes, then None.
+
+    ``message_bytes`` is the most that a message may have, where that is less than elsewhere. Calls that are streamed
+    hold what they have of a message for as long as they last, many to a connection, so theirs should be small.
+    """
 
     handler: Handler
     streaming: bool = False
+    message_bytes: int | None = None
 
 
 class GrpcCall:
@@ -147,7 +152,8 @@ class Calls:
     def begin(self, exchange: Exchange, method: Method) -> ZerolayerError | None:
         """Make the exchange a call of ``method``, or return the refusal."""
         _speak_grpc(exchange)
-        call = GrpcCall(exchange, method, self._message_bytes)
+        most = method.message_bytes
+        call = GrpcCall(exchange, method, self._message_bytes if most is None else most)
         timeout = exchange.head.get(b"grpc-timeout")
         if timeout is not None:
             try:

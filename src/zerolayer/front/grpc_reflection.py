@@ -1,21 +1,23 @@
 """gRPC server reflection, ``grpc.reflection.v1`` and ``v1alpha``: what grpcurl asks before it can call anything.
 
 Source: https://github.com/grpc/grpc-proto/blob/master/grpc/reflection/v1/reflection.proto; both versions have the same
-messages. Only the schema's own file is described; the health service is listed, and its clients know it.
+messages. The services that are listed are described, so that whoever knows nothing of them can call them.
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Final
+from typing import Final, cast
+
+import msgspec
 
 from zerolayer.errors import InvalidRequest
 from zerolayer.front.grpc import GrpcCall, Method
 from zerolayer.wire.protobuf import BYTES, Fields, Malformed, message_field, read_fields, varint_field
 
 _VERSIONS: Final = ("grpc.reflection.v1", "grpc.reflection.v1alpha")
-_FILE_NAME: Final = b"zerolayer/v1/inference.proto"
-_PACKAGE: Final = b"zerolayer.v1."
+_COMPILED: Final = ("inference.binpb", "health.binpb")
+_QUESTION_BYTES: Final = 4096
 _NOT_FOUND: Final = 5
 _UNIMPLEMENTED: Final = 12
 
@@ -27,19 +29,32 @@ _LIST: Final = 7 << 3 | BYTES
 _ORIGINAL, _FILES, _SERVICES, _ERROR = 2, 4, 6, 7
 
 
+class _File(msgspec.Struct, frozen=True):
+    """One .proto file: its name, the package with its dot, what is declared at its top, and itself, as it is sent."""
+
+    name: bytes
+    package: bytes
+    symbols: frozenset[bytes]
+    descriptor: bytes
+
+    def knows(self, symbol: bytes) -> bool:
+        """A message, enum or service of the file, or anything inside one."""
+        return symbol.startswith(self.package) and symbol[len(self.package) :].partition(b".")[0] in self.symbols
+
+
 class Reflection:
     """``services`` are the names that are listed."""
 
     def __init__(self, services: tuple[bytes, ...]) -> None:
         self._services = b"".join(message_field(1, message_field(1, name)) for name in services)
-        file = _descriptor()
-        self._file = message_field(1, file)
-        self._symbols = _symbols(file)
+        self._files = tuple(_read(name) for name in _COMPILED)
 
     def methods(self) -> dict[str, Method]:
         """Path -> method."""
         return {
-            f"/{version}.ServerReflection/ServerReflectionInfo": Method(self._info, streaming=True)
+            f"/{version}.ServerReflection/ServerReflectionInfo": Method(
+                self._info, streaming=True, message_bytes=_QUESTION_BYTES
+            )
             for version in _VERSIONS
         }
 
@@ -57,26 +72,27 @@ class Reflection:
     def _answer(self, fields: Fields) -> bytes:
         if _LIST in fields:
             return message_field(_SERVICES, self._services)
-        symbol = fields.get(_FILE_OF_SYMBOL)
-        if fields.get(_FILE_BY_NAME) == _FILE_NAME or (isinstance(symbol, bytes) and self._knows(symbol)):
-            return message_field(_FILES, self._file)
-        known = _FILE_BY_NAME in fields or symbol is not None
+        name, symbol = fields.get(_FILE_BY_NAME), fields.get(_FILE_OF_SYMBOL)
+        for file in self._files:
+            if name == file.name or (isinstance(symbol, bytes) and file.knows(symbol)):
+                return message_field(_FILES, message_field(1, file.descriptor))
+        known = name is not None or symbol is not None
         code, text = (_NOT_FOUND, b"nothing of that name here") if known else (_UNIMPLEMENTED, b"no such question here")
         return message_field(_ERROR, varint_field(1, code) + message_field(2, text))
 
-    def _knows(self, symbol: bytes) -> bool:
-        """A message, enum or service of the schema, or anything inside one."""
-        return symbol.startswith(_PACKAGE) and symbol[len(_PACKAGE) :].partition(b".")[0] in self._symbols
+
+def _read(compiled: str) -> _File:
+    """The FileDescriptorProto in a compiled set, which has this one file."""
+    descriptor = _bytes((files("zerolayer.wire") / compiled).read_bytes(), 1)
+    return _File(_bytes(descriptor, 1), _bytes(descriptor, 2) + b".", _symbols(descriptor), descriptor)
 
 
-def _descriptor() -> bytes:
-    """The FileDescriptorProto in the compiled schema, whose set has this one file."""
+def _bytes(message: bytes, number: int) -> bytes:
     fields: Fields = {}
-    packed = (files("zerolayer.wire") / "inference.binpb").read_bytes()
-    read_fields(packed, 0, len(packed), fields, frozenset())
-    file = fields[1 << 3 | BYTES]
-    assert isinstance(file, bytes)  # noqa: S101 - of our own making
-    return file
+    read_fields(message, 0, len(message), fields, frozenset())
+    value = fields[number << 3 | BYTES]
+    assert isinstance(value, bytes)  # noqa: S101 - of our own making
+    return value
 
 
 def _symbols(file: bytes) -> frozenset[bytes]:
@@ -84,14 +100,5 @@ def _symbols(file: bytes) -> frozenset[bytes]:
     tags = frozenset(number << 3 | BYTES for number in (4, 5, 6))
     fields: Fields = {}
     read_fields(file, 0, len(file), fields, tags)
-    names: set[bytes] = set()
-    for tag in tags:
-        kinds = fields.get(tag, [])
-        for kind in kinds if isinstance(kinds, list) else []:
-            inner: Fields = {}
-            if isinstance(kind, bytes):
-                read_fields(kind, 0, len(kind), inner, frozenset())
-            name = inner.get(1 << 3 | BYTES)
-            if isinstance(name, bytes):
-                names.add(name)
-    return frozenset(names)
+    kinds = [kind for tag in tags for kind in cast("list[bytes]", fields.get(tag, []))]
+    return frozenset([_bytes(kind, 1) for kind in kinds])

@@ -146,7 +146,10 @@ class Http2Connection(asyncio.Protocol):
         if waits or self._closed or self._draining or self.descriptor < 0:
             self._flush()
             return b""
-        return self.core.take()
+        data = self.core.take()
+        if self.core.more:
+            self.wake()
+        return data
 
     def write(self, data: bytes) -> None:
         """As ``outbox.Writer``."""
@@ -317,8 +320,10 @@ class Http2Connection(asyncio.Protocol):
         ends = self._draining and not core.streams
         if ends:
             core.go_away()
-        if core.out_bytes:
+        if core.out_bytes or core.more:
             self._transport.write(core.take())
+            if core.more:
+                self.wake()
         if ends:
             self._linger()
 

@@ -30,6 +30,13 @@ _BURST = 64  # accepts in one turn of the loop
 _PAUSE_S = 0.1
 _LINGERING = 32  # refused sockets kept open for a moment, so that closing does not reset what they were told
 _SPARE_DESCRIPTORS = 64  # files, pipes and the refused, beside connections
+# What is accepted inherits these (tcp(7)): a peer that vanished is noticed in two minutes, also where nothing is sent.
+_KEEP_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+)
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -119,6 +126,8 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
     try:
         opened.setblocking(False)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for level, option, value in _KEEP_ALIVE:
+            opened.setsockopt(level, option, value)
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         opened.bind(address)

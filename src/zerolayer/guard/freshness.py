@@ -69,7 +69,8 @@ class Freshness:
         limits = [*asked, self._max_age_ms] if self._max_age_ms else asked
         times = [time for time in stamped if time is not None]
         if asked and not times:
-            raise InvalidRequest(f"{_name(MAX_AGE)} needs {_name(EVENT)} or {_name(INGEST)} to tell an age", param=None)
+            message = f"{_name(MAX_AGE)} needs {_name(EVENT)} or {_name(INGEST)} to tell an age"
+            raise InvalidRequest(message, param=_name(MAX_AGE))
         return Stamps(min(times, default=None), max(1, min(limits)) if limits else 0)
 
     def judge(self, stamps: Stamps, now_ms: int) -> Verdict:

@@ -24,6 +24,7 @@ class Generation(msgspec.Struct, frozen=True):
     ignore_eos: bool = False
     salt: bytes = b""  # prompts of one salt may share what was computed for another of the same salt
     keep: bool = True  # whether a prefix of the prompt may be kept for the next one
+    whole: bool = False  # whether all of the prompt is computed, though a prefix of it may be kept already
     grammar: Grammar | None = None  # what the answer is held to; it ends with an end-of-sequence token in any case
     prompt_logprobs: int | None = None  # alternatives to report for each token of the prompt; None: no report
 

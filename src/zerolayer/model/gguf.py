@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 import struct
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import Self, overload
+from typing import BinaryIO, Self, overload
 
 import msgspec
 
@@ -329,10 +330,17 @@ class GgufFile:
         self.close()
 
 
+def open_to_read(path: Path) -> BinaryIO:
+    """Without waiting for somebody who writes, as a pipe would. Raises ``OSError``."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+
+
 def map_file(path: Path) -> mmap.mmap:
     """The whole file, read-only; ``ModelFileError`` if it is empty or cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ModelFileError(f"{path} is no regular file, so it cannot be mapped. Give --model a file.")
             if os.fstat(file.fileno()).st_size == 0:
                 raise ModelFileError(f"{path} is empty. {_REMEDY}")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from zerolayer.errors import ModelFileError
-from zerolayer.model.gguf import printable
+from zerolayer.model.gguf import open_to_read, printable
 from zerolayer.model.hf_config import gguf_metadata, rope_factors, ties_embedding
 from zerolayer.model.safetensors import SafetensorsFile
 from zerolayer.model.tensor_type import TensorType
@@ -163,7 +163,7 @@ def read_json(path: Path) -> dict[str, object] | None:
 
 def _read(path: Path, limit: int) -> bytes | None:
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             raw = file.read(limit + 1)
     except FileNotFoundError:
         return None

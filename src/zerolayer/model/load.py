@@ -82,8 +82,17 @@ def load_model(
     ``show`` gets numbers instead. Raises ``StartupError`` (missing file, memory, kernels) and ``ModelFileError``
     (damaged or unsupported file).
     """
+    try:
+        return _load(contract, progress, show or _ProgressBar(progress).show, beside)
+    except MemoryError:
+        raise StartupError(
+            "There is no memory for the model's words and tables. Give the process more (ulimit -v, the control "
+            "group's limit), or use a smaller model."
+        ) from None
+
+
+def _load(contract: Contract, progress: Callable[[str], None], show: Show, beside: Beside | None) -> LoadedModel:
     cores = None if beside is None else beside.cores
-    show = show or _ProgressBar(progress).show
     hub_name = contract.model.hub_name
     path = model_path(contract) if hub_name is None else snapshot(hub_name, progress)
     source = open_source(path)
@@ -148,8 +157,8 @@ def _read_ahead(path: Path, show: Show) -> None:
 
 
 def _files(path: Path) -> str:
-    """Path, size and time of each file of the model at ``path``."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    """Path, size and time of each file of the model at ``path``; what is not there or no file was not read."""
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     stats = [(file, file.stat()) for file in files]
     return "\n".join(f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
 

@@ -1,13 +1,14 @@
 """What this process may use of the machine: cores from its affinity, time and memory from its control groups.
 
 The host's core count and memory say nothing about a container. Sources: sched_getaffinity(2), cgroups(7), and the
-kernel's Documentation/admin-guide/cgroup-v2.rst (``cpu.max``, ``memory.max``) and cgroup-v1 (``cpu.cfs_quota_us``,
-``memory.limit_in_bytes``).
+kernel's Documentation/admin-guide/cgroup-v2.rst (``cpu.max``, ``memory.max``, ``memory.stat``) and cgroup-v1
+(``cpu.cfs_quota_us``, ``memory.limit_in_bytes``), getrlimit(2), proc(5) (``statm``).
 """
 
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,7 +29,7 @@ class Machine(msgspec.Struct, frozen=True):
         groups = list(_control_groups(root))
         quotas = [quota for group in groups if (quota := _cpu_quota(group)) is not None]
         memory = [left for group in groups if (left := _memory_left(group)) is not None]
-        return cls(usable, min(quotas, default=None), min([*memory, _memory_available(root)]))
+        return cls(usable, min(quotas, default=None), min([*memory, _memory_available(root), *_limits_left(root)]))
 
     def threads(self, wanted: int = 0) -> tuple[int, str]:
         """Threads for the engine and the reason in words. ``wanted`` 0: as many as make sense.
@@ -72,12 +73,31 @@ def _cpu_quota(group: Path) -> float | None:
 
 
 def _memory_left(group: Path) -> int | None:
+    """What the group's limit leaves. Files that it read are no use of memory: the kernel drops them when it must."""
     for limit_file, used_file in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         limit = _read(group / limit_file).strip()
         if limit.isdigit():
             used = _read(group / used_file).strip()
-            return max(0, int(limit) - (int(used) if used.isdigit() else 0))
+            kept = (int(used) if used.isdigit() else 0) - _cached(group)
+            return max(0, int(limit) - max(0, kept))
     return None
+
+
+def _cached(group: Path) -> int:
+    """Bytes of files in memory, of this group and those below it."""
+    fields = dict(line.split(" ", 1) for line in _read(group / "memory.stat").splitlines() if " " in line)
+    total = "total_" if "total_inactive_file" in fields else ""  # version 1 has both, its own first
+    sizes = (fields.get(f"{total}{name}", "") for name in ("inactive_file", "active_file"))
+    return sum(int(size) for size in sizes if size.isdigit())
+
+
+def _limits_left(root: Path) -> Iterator[int]:
+    """What the process's own limits (``ulimit -v``, ``-d``) leave of its address space and of its data."""
+    pages = _read(root / "proc/self/statm").split()
+    for limit, used in ((resource.RLIMIT_AS, 0), (resource.RLIMIT_DATA, 5)):
+        most, _ = resource.getrlimit(limit)
+        if most != resource.RLIM_INFINITY and len(pages) > used:
+            yield max(0, most - int(pages[used]) * resource.getpagesize())
 
 
 def _memory_available(root: Path) -> int:

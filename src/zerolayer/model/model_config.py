@@ -163,7 +163,7 @@ class _Fields:
         value = self.get(key)
         if value is None and default is not None:
             return default
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not _finite(value):
             raise ModelFileError(
                 f"The model file's {self.architecture}.{key} is missing or no finite number. {_REMEDY}"
             )
@@ -172,6 +172,14 @@ class _Fields:
                 f"The model file's {self.architecture}.{key} is {value}; it must be {low} to {high}. {_REMEDY}"
             )
         return float(value)
+
+
+def _finite(value: float) -> bool:
+    """Whether a number is one that a float can hold: JSON has whole numbers of any length."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _refuse_unsupported(fields: _Fields) -> None:

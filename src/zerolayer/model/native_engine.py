@@ -90,7 +90,8 @@ class NativeEngine:
         repetition penalty in a Bloom filter instead of a set of bits.
         ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept; one salt fills at
         most ``salt_share`` of them. ``stop_ids`` end a generation unless it asks to ignore them. ``cores`` pins the
-        workers, all threads but the one that calls ``step``. Raises ``StartupError`` without memory or kernel set.
+        workers, all threads but the one that calls ``step``. Raises ``StartupError`` without memory or kernel set,
+        ``ModelFileError`` for weights that are no numbers.
         """
         name = kernels or _native.kernel_sets()[0]
         sizes = (slots + 1, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
@@ -137,6 +138,13 @@ class NativeEngine:
         """Time of ``turns`` of a loop that touches no memory, on the threads of a step."""
         return self._live.spin(turns)
 
+    def products_ns(self, turns: int) -> int:
+        """Time of ``turns`` of a step's own products on a few weights that stay in the cache, on the threads of a step.
+
+        Nothing is waited for but the processor's multipliers: what this varies by, they are shared with others by.
+        """
+        return self._live.products(turns)
+
     @property
     def computed_ns(self) -> int:
         """When the last step had computed, on the monotonic clock: since then it waited for the interpreter."""
@@ -150,7 +158,8 @@ class NativeEngine:
         sampling, prompt = generation.sampling, array(_INT32, generation.prompt)
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK
         scored = generation.prompt_logprobs
-        hit = self._prefixes.attach(prompt, generation.salt) if scored is None else None
+        whole = generation.whole or scored is not None
+        hit = None if whole else self._prefixes.attach(prompt, generation.salt)
         try:
             self._live.open(
                 slot,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from zerolayer.errors import ModelFileError
 from zerolayer.model import _native
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.weights import Weights
@@ -24,9 +25,20 @@ def _take_memory(native: _native.Engine, progress: Progress) -> None:
 def fill(native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress, *, fine: bool) -> None:
     """Take the memory that there is to take, then pack every tensor.
 
-    Their names: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "Base layers".
+    Raises ``ModelFileError`` where one holds something that is no finite number.
     """
     _take_memory(native, progress)
+    try:
+        _pack(native, weights, config, progress, fine=fine)
+    except _native.DamagedWeights:
+        raise ModelFileError(
+            "The model file is damaged: some of its weights are no finite numbers. Download the file again and compare "
+            "its checksum."
+        ) from None
+
+
+def _pack(native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress, *, fine: bool) -> None:
+    """Their names: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "Base layers"."""
     read: list[_native.Tensor] = []  # their bytes are looked at twice
 
     def matrix(name: str) -> _native.Tensor:
@@ -70,7 +82,7 @@ def fill(native: _native.Engine, weights: Weights, config: ModelConfig, progress
         native.load_norms(layer, vector(block + "attn_norm.weight"), vector(block + "ffn_norm.weight"))
     part(config.layers, 0)
     embedding = matrix("token_embd.weight")
-    native.load_embedding(embedding)
+    native.load_embedding(embedding, config.tied_embedding)
     part(config.layers, 2)
     native.load_head(embedding if config.tied_embedding else matrix("output.weight"), vector("output_norm.weight"))
     part(config.layers, 3)

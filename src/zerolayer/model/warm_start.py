@@ -21,6 +21,7 @@ _log = logging.getLogger("zerolayer.model")
 
 VERSION = 1
 _MOST_BYTES = 1 << 28
+_LONGEST_SALT = 4096  # far more than any that this server makes
 
 
 class _Version(msgspec.Struct):
@@ -51,6 +52,8 @@ def read(path: Path, vocabulary: int) -> list[Kept]:
             _log.warning("kept prefixes were written by a newer version; this start is without them")
             return []
         prefixes = msgspec.json.decode(data, type=_File).prefixes
+        if any(len(prefix.salt) > _LONGEST_SALT for prefix in prefixes):
+            raise ValueError("no sender's")
     except FileNotFoundError:
         return []
     except (OSError, ValueError):  # msgspec's errors are ValueErrors

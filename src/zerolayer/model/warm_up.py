@@ -103,9 +103,9 @@ def _measured(engine: Engine, clock_ns: Callable[[], int], turn: Turn) -> StepTi
 
 def _open(engine: Engine, slot: int, prompt: int, *, scored: bool = False) -> None:
     sampling = Sampling(temperature=0.0)
-    asked = Generation(
-        [0] * prompt, sampling, _TOKENS, ignore_eos=True, keep=False, prompt_logprobs=0 if scored else None
-    )
+    scores = 0 if scored else None
+    # Whatever an earlier run has kept: what is measured is a chunk of so many tokens.
+    asked = Generation([0] * prompt, sampling, _TOKENS, ignore_eos=True, keep=False, whole=True, prompt_logprobs=scores)
     engine.open(slot, asked)
 
 

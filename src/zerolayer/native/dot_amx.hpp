@@ -2,12 +2,13 @@
 #pragma once
 
 #include "amx_tiles.hpp"
+#include "fetch.hpp"
 #include "kernels.hpp"
 
 namespace ZL_ISA {
 
 // Sums for up to 16 rows from `row` to out[16][32]. The activation buffers are padded to whole blocks of 16 rows.
-static void dot_tiles(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead ahead, int32_t* out) {
+static void dot_tiles(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
   alignas(64) int32_t high[16][32];
   tile_zero<0>();
   tile_zero<1>();
@@ -16,7 +17,7 @@ static void dot_tiles(const uint8_t* panel, int k_begin, int k_end, const zl::Ac
   const size_t stride = a.stride;
   for (int k = k_begin; k < k_end; k += 64) {
     const uint8_t* w = panel + size_t(k) * 32;
-    for (int line = 0; line < ahead.lines; line++, ahead.at += 64) __builtin_prefetch(ahead.at, 0, 2);
+    fetch(ahead);
     tile_load<6>(w, 64);
     tile_load<4>(a.hi + row * stride + k, stride);
     tile_dot_signed_unsigned<0, 4, 6>();
@@ -43,7 +44,7 @@ constexpr int kTileRows = 5;
 #endif
 
 template <int kRows>
-static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead ahead, int32_t* out) {
+static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
   if constexpr (kRows >= kTileRows) {
     int32_t block[16 * 32];
     dot_tiles(panel, k_begin, k_end, a, row, ahead, block);

@@ -43,7 +43,7 @@ constexpr int kRegisters = 16 / kOutputs;  // registers of one tile
 constexpr int kRowBlock = kMaddRows;
 
 template <int kRows>
-static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead, int32_t* out) {
+static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead&, int32_t* out) {
   for (int tile = 0; tile < 2; tile++) {
     V sum[kRows][kRegisters];
     for (int r = 0; r < kRows; r++)

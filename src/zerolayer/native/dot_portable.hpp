@@ -11,7 +11,7 @@ constexpr bool kUsesWords = true, kUsesBytes = false;
 // Sums of weight byte * q over [k_begin, k_end) for kRows rows from `row`, to out[kRows][32]; modulo 2^32, not yet corrected for the
 // 128 in the weight bytes.
 template <int kRows>
-static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead, int32_t* out) {
+static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead&, int32_t* out) {
   for (int r = 0; r < kRows; r++) {
     uint32_t sum[32] = {};
     const int16_t* q = a.words + size_t(row + r) * a.stride;

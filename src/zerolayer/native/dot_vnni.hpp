@@ -3,6 +3,7 @@
 // Inline assembly, because GCC 12 spills accumulators around _mm512_dpbusd_epi32 in kernels of several rows.
 #pragma once
 
+#include "fetch.hpp"
 #include "kernels.hpp"
 
 namespace ZL_ISA {
@@ -23,7 +24,7 @@ static inline __attribute__((always_inline)) void dot4(__m512i& sum, __m512i pro
 }
 
 template <int kRows>
-static void dot_rows(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead ahead, int32_t* out) {
+static void dot_rows(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
   __m512i high[kRows][2], low[kRows][2];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; r++) high[r][0] = high[r][1] = low[r][0] = low[r][1] = _mm512_setzero_si512();
@@ -32,7 +33,7 @@ static void dot_rows(const uint8_t* panel, int k_begin, int k_end, const zl::Act
   const int8_t* lo = a.lo + row * stride;
   for (int block = k_begin; block < k_end; block += 64) {
     const uint8_t* w = panel + size_t(block) * 32;
-    for (int line = 0; line < ahead.lines; line++, ahead.at += 64) _mm_prefetch(ahead.at, _MM_HINT_T1);
+    fetch(ahead);
     for (int k = block; k < block + 64; k += 4, w += 64) {
       const __m512i left = _mm512_loadu_si512(w), right = _mm512_loadu_si512(w + 1024);
 #pragma GCC unroll 8
@@ -52,7 +53,7 @@ static void dot_rows(const uint8_t* panel, int k_begin, int k_end, const zl::Act
 
 #if !defined(ZL_USE_AMX)
 template <int kRows>
-static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead ahead, int32_t* out) {
+static void dot_panel(const uint8_t* panel, int k_begin, int k_end, const zl::Activations& a, int row, zl::Ahead& ahead, int32_t* out) {
   dot_rows<kRows>(panel, k_begin, k_end, a, row, ahead, out);
 }
 #endif

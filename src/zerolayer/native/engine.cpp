@@ -75,11 +75,12 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
     a.prob_stride = padded_tokens_ + 64;
     a.query = arena_.take<int16_t>(size_t(group) * shape.head_dim);
     a.scores = arena_.take<int32_t>(size_t(group) * a.score_stride);
-    a.weights = arena_.take<float>(a.prob_stride);
+    a.weights = arena_.take<float>(size_t(group) * a.prob_stride);
     a.prob_hi = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.prob_lo = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.sums = arena_.take<int32_t>(size_t(group) * 2 * shape.head_dim);
-    threads_.push_back({a, Sampler(kernels, shape.vocabulary, most_seen)});
+    threads_.push_back({a, Sampler(kernels, shape.vocabulary, most_seen), {}, {}});
+    threads_.back().pieces.reserve(size_t(limits.slots) * shape.kv_heads * 4);
   }
   plan_.resize(limits.slots);
   rows_.reserve(rows);
@@ -175,24 +176,25 @@ const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count
     logit_rows_.push_back(int(rows_.size()));
     rows_.push_back({s.last, decode[i], s.position});
   }
+  decoding_ = rows_.size();
   const bool prefill = prefill_slot >= 0 && prefill_tokens > 0;
+  bool complete = false;
   if (prefill) {
     const Slot& s = open_slot(prefill_slot);
-    require(s.position + prefill_tokens <= int(s.prompt.size()), "chunk runs past the prompt");
+    const int left = int(s.prompt.size()) - s.position;
+    require(prefill_tokens <= left, "chunk runs past the prompt");
+    complete = prefill_tokens == left;
     for (int i = 0; i < prefill_tokens; i++) rows_.push_back({s.prompt[s.position + i], prefill_slot, s.position + i});
-    if (s.position + prefill_tokens == int(s.prompt.size())) logit_rows_.push_back(int(rows_.size()) - 1);
+    if (s.prompt_logprobs >= 0) scored_.resize(prefill_tokens - complete);  // the last token is followed by the answer
+    for (size_t i = 0; i < scored_.size(); i++) logit_rows_.push_back(int(decoding_ + i));
+    if (complete) logit_rows_.push_back(int(rows_.size()) - 1);
   }
   require_keepable(keep, prefill ? slots_[prefill_slot].position + prefill_tokens : 0);
   if (rows_.empty()) return sampled_;
-  sampled_.resize(logit_rows_.size());
-  if (prefill && slots_[prefill_slot].prompt_logprobs >= 0) {
-    const Slot& s = slots_[prefill_slot];
-    const int followed = std::min(prefill_tokens, int(s.prompt.size()) - 1 - s.position);  // the last one is followed by the answer
-    for (int i = 0; i < followed; i++) logit_rows_.push_back(decode_count + i);
-    scored_.resize(followed);
-  }
+  sampled_.resize(decoding_ + complete);
   sampling_ = true;
   keep_ = keep;
+  keep_slot_ = prefill_slot;
   run_rows();
   keep_ = {};
   for (int i = 0; i < decode_count; i++) slots_[decode[i]].position++;
@@ -225,6 +227,7 @@ void Engine::logits(const int32_t* tokens, int count, float* out) {
   for (int i = 0; i < count; i++) require(tokens[i] >= 0 && tokens[i] < shape_.vocabulary, "token id outside the vocabulary");
   const int chunk = std::min(limits_.slots, limits_.chunk_tokens);
   sampling_ = false;
+  decoding_ = 0;
   slots_[slot].shared = 0;
   for (int begin = 0; begin < count; begin += chunk) {
     rows_.clear();
@@ -244,7 +247,7 @@ KvHead Engine::take_kv(int contexts, int tokens) {
   return {arena_.take<int16_t>(n * shape_.head_dim), arena_.take<int8_t>(n * shape_.head_dim), arena_.take<float>(n), arena_.take<float>(n)};
 }
 
-static KvHead offset(const KvHead& base, size_t tokens, int head_dim) {
+KvHead Engine::offset(const KvHead& base, size_t tokens, int head_dim) {
   return {base.keys + tokens * head_dim, base.values + tokens * head_dim, base.key_scale + tokens, base.value_scale + tokens};
 }
 
@@ -256,16 +259,15 @@ KvHead Engine::prefix_kv(const Layer& layer, int prefix, int head) const {
   return offset(layer.prefixes, (size_t(prefix) * shape_.kv_heads + head) * limits_.prefix_tokens, shape_.head_dim);
 }
 
-// After every row of the layer has been stored. Each thread copies its share of the blocks of all heads.
+// After the keys and values of every row of the layer were stored. Each thread copies its share of the blocks of all heads.
 void Engine::keep_prefix(const Layer& layer, int thread) {
-  const int slot = rows_.back().slot;
-  const Slot& s = slots_[slot];
+  const Slot& s = slots_[keep_slot_];
   const Span blocks = share(keep_.tokens / 16, thread, pool_.threads());
   const int begin = 16 * blocks.begin, end = 16 * blocks.end, own = std::clamp(s.shared, begin, end);
   for (int head = 0; head < shape_.kv_heads; head++) {
     const KvHead to = prefix_kv(layer, keep_.prefix, head);
     copy_kv(prefix_kv(layer, s.prefix, head), to, begin, own);
-    copy_kv(slot_kv(layer, slot, head), to, own, end);
+    copy_kv(slot_kv(layer, keep_slot_, head), to, own, end);
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <functional>
+#include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +41,11 @@ struct Tensor {
 // The first `tokens` (a multiple of 16; 0: none) of a slot's context become shared prefix `prefix`, which no open slot may use.
 struct Keeping { int prefix = 0, tokens = 0; };
 
+// The model's file is damaged: what it holds are no weights.
+struct DamagedWeights : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 enum class Finish { kNone = 0, kStop = 1, kLength = 2 };
 
 struct Sampled {
@@ -53,6 +60,7 @@ class Engine {
  public:
   Engine(const Shape& shape, const Limits& limits, const KernelSet* kernels);
 
+  // What loads weights throws DamagedWeights where one is NaN or infinite.
   // `interleaved`: rows of each head are in GGUF's interleaved rotary order and are brought to the halves order.
   void load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor& v, bool interleaved);
   void load_qkv_bias(int layer, const float* q, const float* k, const float* v);
@@ -61,7 +69,7 @@ class Engine {
   void load_gate_up(int layer, const Tensor& gate, const Tensor& up);
   void load_down(int layer, const Tensor& down);
   void load_norms(int layer, const float* attention, const float* mlp);
-  void load_embedding(const Tensor& embedding);
+  void load_embedding(const Tensor& embedding, bool is_head = false);  // `is_head`: load_head gets it too, and looks at its numbers
   void load_head(const Tensor& head, const float* norm);
   void load_rope_factors(const float* factors);  // [head_dim / 2]: divides the frequencies (Llama 3.1's scaling)
 
@@ -113,9 +121,10 @@ class Engine {
   void logits(const int32_t* tokens, int count, float* out);
 
   // Floors to compare a step with, in ns on the engine's own threads: reading once what a decode step of `slots` slots with `tokens` of
-  // context reads, and `turns` of a loop that touches no memory.
+  // context reads, `turns` of a loop that touches no memory, and `turns` of the products of twelve rows with a panel in the cache.
   int64_t read_once(int slots, int tokens);
   int64_t spin(int64_t turns);
+  int64_t products(int64_t turns);
   size_t weight_bytes() const;  // that a decode step reads
 
   const Shape& shape() const { return shape_; }
@@ -149,6 +158,8 @@ class Engine {
   struct Thread {  // one thread's scratch
     AttentionScratch attention;
     Sampler sampler;
+    Ahead ahead;
+    std::vector<Ahead::Piece> pieces;  // of `ahead`
   };
   struct Span { int begin, end; };
 
@@ -160,10 +171,12 @@ class Engine {
   Matrix make_matrix(int n, int k, TensorType type, bool fine);
   void pack(Matrix* m, const RowOf& row_of);
   void pack_groups(Matrix* m, const RowOf& row_of);
+  bool is_finite(const Tensor& tensor);
   static void read_rows(const Matrix& m, const RowOf& row_of, int tile, float* out);
-  void pack_fine(const Refinable& refinable, int thread);
+  void pack_fine(const Refinable& refinable, int thread, float* floats);
   void listen(const Matrix& m, const float* x, size_t stride, const float* norm, int thread);
   static Span share(int items, int thread, int threads);
+  static KvHead offset(const KvHead& base, size_t tokens, int head_dim);
   KvHead take_kv(int contexts, int tokens);
   KvHead slot_kv(const Layer& layer, int slot, int head) const;
   KvHead prefix_kv(const Layer& layer, int prefix, int head) const;
@@ -173,8 +186,12 @@ class Engine {
   void run_rows();
   void run_stage(int thread);
   void head(int thread);
+  bool ends_early() const;
+  void narrow(int thread);
+  void project(const Layer& layer, int thread);
   void attention(const Layer& layer, int thread);
   void norm_heads(const Layer& layer, float* queries, float* key);
+  void look_ahead(const Layer& layer, std::initializer_list<const Matrix*> matrices, int thread);
   void feed_forward(const Layer& layer, const Matrix& next, int thread);
   void quantise_rows(const float* x, size_t stride, const Matrix& m, const float* norm, int thread);
   void multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread);
@@ -203,8 +220,10 @@ class Engine {
   // Rows of the running step and their activations.
   std::vector<int32_t> plan_;
   std::vector<Row> rows_;
-  std::vector<int> logit_rows_;  // indices into rows_: what is sampled from, then what is scored
-  Keeping keep_;                 // of the slot of the last row
+  size_t decoding_ = 0;  // of them, the first ones
+  std::vector<int> logit_rows_;  // ascending indices into rows_: of slots that decode, of a prompt that is scored, of a prompt that is read
+  Keeping keep_;  // of the slot whose prompt is read
+  int keep_slot_ = 0;
   std::atomic<int> bell_{-1};  // that was rung and is not known to be read
   int64_t rung_ns_ = 0, ended_ns_ = 0;
   bool chunked_ = false;  // several rows are of one slot

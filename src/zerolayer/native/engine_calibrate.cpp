@@ -90,4 +90,22 @@ int64_t Engine::spin(int64_t turns) {
   return elapsed_ns(begun);
 }
 
+int64_t Engine::products(int64_t turns) {
+  require_weights();
+  struct Job { const KernelSet* kernels; const Matrix* matrix; const Activations* rows; int64_t turns; };
+  Job job{kernels_, &layers_.front().qkv, &activations_, turns};
+  const auto begun = std::chrono::steady_clock::now();
+  pool_.run(
+      [](void* context, int) {
+        constexpr int kRows = 12;  // a multiple of every kernel's row block; few enough to stay in the nearest caches with the panel
+        const Job& j = *static_cast<Job*>(context);
+        alignas(64) float out[kRows * kPanel] = {};
+        Ahead ahead;
+        ahead.after = j.matrix->data;
+        for (int64_t turn = 0; turn < j.turns; turn++) j.kernels->gemm(*j.matrix, *j.rows, kRows, 0, 1, ahead, Epilogue::kStore, out, kPanel);
+      },
+      &job);
+  return elapsed_ns(begun);
+}
+
 }  // namespace zl

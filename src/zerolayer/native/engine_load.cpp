@@ -1,6 +1,6 @@
 // Weights into the engine: GGUF tensors become packed panels, on all threads, in one pass.
-#include <cmath>
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <initializer_list>
 #include <stdexcept>
@@ -27,7 +27,28 @@ TensorType one_type(std::initializer_list<const Tensor*> tensors, bool exact) {
   return type;
 }
 
+// Whether all are finite: neither NaN nor infinite.
+bool finite(const float* x, size_t n) {
+  int32_t most = 0;  // of the bits without the sign, which rise as the numbers do
+  for (size_t i = 0; i < n; i++) {
+    int32_t bits;
+    memcpy(&bits, x + i, 4);
+    most = std::max(most, bits & 0x7fffffff);
+  }
+  return most < 0x7f800000;
+}
+
+void require_finite(bool sound) {
+  if (!sound) throw DamagedWeights("a weight is no finite number");
+}
+
+const float* sound(const float* x, int n) {
+  require_finite(finite(x, size_t(n)));
+  return x;
+}
+
 float* copy(Arena* arena, const float* source, int n) {
+  sound(source, n);
   float* out = arena->take<float>(round_up(n, kAlignK));
   memcpy(out, source, size_t(n) * 4);
   return out;
@@ -56,21 +77,24 @@ void Engine::pack(Matrix* m, const RowOf& row_of) {
   if (m->kind != Kind::kInt8) return pack_groups(m, row_of);
   std::erase_if(refinable_, [&](const Refinable& other) { return other.matrix == m; });
   if (m->fine) refinable_.push_back({m, row_of, {}});
-  struct Job { Engine* engine; Matrix* m; const RowOf* row_of; } job{this, m, &row_of};
+  std::vector<float> scratch(size_t(pool_.size()) * 16 * m->k);  // here: what a thread of the pool throws, nobody catches
+  struct Job { Engine* engine; Matrix* m; const RowOf* row_of; float* scratch; std::atomic<bool> sound{true}; } job{this, m, &row_of, scratch.data()};
   pool_.run(
       [](void* context, int thread) {
-        const Job& j = *static_cast<Job*>(context);
-        std::vector<float> floats(size_t(16) * j.m->k);
+        Job& j = *static_cast<Job*>(context);
+        float* const floats = j.scratch + size_t(thread) * 16 * j.m->k;
         const float* rows[16];
-        for (int o = 0; o < 16; o++) rows[o] = floats.data() + size_t(o) * j.m->k;
+        for (int o = 0; o < 16; o++) rows[o] = floats + size_t(o) * j.m->k;
         const Span tiles = share(j.m->panels * 2, thread, j.engine->pool_.threads());
         for (int tile = tiles.begin; tile < tiles.end; tile++) {
-          read_rows(*j.m, *j.row_of, tile, floats.data());
+          read_rows(*j.m, *j.row_of, tile, floats);
+          if (!finite(floats, size_t(16) * j.m->k)) j.sound = false;
           uint8_t* data = j.m->data + size_t(tile / 2) * j.m->panel_bytes() + (tile % 2) * 1024;
           j.engine->kernels_->pack_tile(rows, j.m->k, j.m->k_pad, data, j.m->scale + tile * 16);
         }
       },
       &job);
+  require_finite(job.sound);
 }
 
 // The 16 rows of a tile as floats [16, m.k].
@@ -83,10 +107,10 @@ void Engine::read_rows(const Matrix& m, const RowOf& row_of, int tile, float* ou
 }
 
 void Engine::pack_groups(Matrix* m, const RowOf& row_of) {
-  struct Job { Engine* engine; Matrix* m; const RowOf* row_of; } job{this, m, &row_of};
+  struct Job { Engine* engine; Matrix* m; const RowOf* row_of; std::atomic<bool> finite{true}, small{true}; } job{this, m, &row_of};
   pool_.run(
       [](void* context, int thread) {
-        const Job& j = *static_cast<Job*>(context);
+        Job& j = *static_cast<Job*>(context);
         const Span tiles = share(j.m->panels * 2, thread, j.engine->pool_.threads());
         for (int tile = tiles.begin; tile < tiles.end; tile++) {
           const uint8_t* rows[16];
@@ -96,10 +120,14 @@ void Engine::pack_groups(Matrix* m, const RowOf& row_of) {
             rows[o] = tensor ? tensor->data + row_bytes(tensor->type, j.m->k) * row : nullptr;
             if (tensor) type = tensor->type;
           }
-          pack_group_tile(type, rows, j.m->k / kGroup, j.m->data + tile * j.m->panel_bytes() / 2);
+          const Packed packed = pack_group_tile(type, rows, j.m->k / kGroup, j.m->data + tile * j.m->panel_bytes() / 2);
+          if (packed == Packed::kNotFinite) j.finite = false;
+          if (packed == Packed::kTooLarge) j.small = false;
         }
       },
       &job);
+  require_finite(job.finite);
+  require(job.small, "a block's scale is too large to be kept exactly; use --weights int8");
 }
 
 void Engine::load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor& v, bool interleaved) {
@@ -128,9 +156,9 @@ void Engine::load_qkv_bias(int layer, const float* q, const float* k, const floa
   Matrix& m = layers_.at(layer).qkv;
   require(m.data, "weights come before their bias");
   m.bias = arena_.take<float>(size_t(m.panels) * kPanel);
-  memcpy(m.bias, q, size_t(shape_.query_width()) * 4);
-  memcpy(m.bias + shape_.query_width(), k, size_t(shape_.kv_width()) * 4);
-  memcpy(m.bias + shape_.query_width() + shape_.kv_width(), v, size_t(shape_.kv_width()) * 4);
+  memcpy(m.bias, sound(q, shape_.query_width()), size_t(shape_.query_width()) * 4);
+  memcpy(m.bias + shape_.query_width(), sound(k, shape_.kv_width()), size_t(shape_.kv_width()) * 4);
+  memcpy(m.bias + shape_.query_width() + shape_.kv_width(), sound(v, shape_.kv_width()), size_t(shape_.kv_width()) * 4);
 }
 
 void Engine::load_head_norms(int layer, const float* query, const float* key) {
@@ -167,12 +195,31 @@ void Engine::load_norms(int layer, const float* attention, const float* mlp) {
   layers_.at(layer).mlp_norm = copy(&arena_, mlp, shape_.hidden);
 }
 
-void Engine::load_embedding(const Tensor& embedding) {
+void Engine::load_embedding(const Tensor& embedding, bool is_head) {
   check(embedding, shape_.vocabulary, shape_.hidden);
+  if (!is_head) require_finite(is_finite(embedding));
   embedding_type_ = embedding.type;
   embedding_row_ = row_bytes(embedding.type, embedding.columns);
   embedding_ = arena_.take<uint8_t>(embedding_row_ * embedding.rows);
   memcpy(embedding_, embedding.data, embedding_row_ * embedding.rows);
+}
+
+bool Engine::is_finite(const Tensor& tensor) {
+  std::vector<float> scratch(size_t(pool_.size()) * tensor.columns);
+  struct Job { Engine* engine; const Tensor* tensor; float* scratch; std::atomic<bool> sound{true}; } job{this, &tensor, scratch.data()};
+  pool_.run(
+      [](void* context, int thread) {
+        Job& j = *static_cast<Job*>(context);
+        const Tensor& t = *j.tensor;
+        float* const floats = j.scratch + size_t(thread) * t.columns;
+        const Span rows = share(t.rows, thread, j.engine->pool_.threads());
+        for (int row = rows.begin; row < rows.end; row++) {
+          dequantise_row(t.type, t.data + row_bytes(t.type, t.columns) * row, t.columns, floats);
+          if (!finite(floats, t.columns)) j.sound = false;
+        }
+      },
+      &job);
+  return job.sound;
 }
 
 void Engine::load_head(const Tensor& head, const float* norm) {
@@ -184,6 +231,7 @@ void Engine::load_head(const Tensor& head, const float* norm) {
 
 void Engine::load_rope_factors(const float* factors) {
   const int half = shape_.head_dim / 2;
+  if (factors && std::find(sound(factors, half), factors + half, 0.0f) != factors + half) throw DamagedWeights("a frequency is divided by zero");
   for (int position = 0; position < padded_tokens_; position++)
     for (int i = 0; i < half; i++) {
       const double frequency = std::pow(double(shape_.rope_base), -2.0 * i / shape_.head_dim) / (factors ? double(factors[i]) : 1.0);

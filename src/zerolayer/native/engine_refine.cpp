@@ -38,6 +38,7 @@ int Engine::find_fine() {
   slots_[slot].shared = 0;
   rows_.clear();
   logit_rows_.clear();
+  decoding_ = 0;
   for (int i = 0; i < kTokens; i++) rows_.push_back({int32_t((1 + int64_t(i) * kStride) % shape_.vocabulary), slot, i});
   for (Refinable& refinable : refinable_) refinable.energy.assign(refinable.matrix->k, 0.0f);
   listening_ = true;
@@ -55,12 +56,15 @@ int Engine::find_fine() {
 
 void Engine::pack_fine() {
   if (refinable_.empty() || refinable_.back().energy.empty()) throw std::invalid_argument("no matrix waits for the weights of its fine inputs");
+  const size_t tile = size_t(16) * refinable_.back().matrix->k;
+  std::vector<float> scratch(tile * pool_.size());
+  struct Job { Engine* engine; float* scratch; size_t tile; } job{this, scratch.data(), tile};
   pool_.run(
       [](void* context, int thread) {
-        Engine& engine = *static_cast<Engine*>(context);
-        engine.pack_fine(engine.refinable_.back(), thread);
+        const Job& j = *static_cast<Job*>(context);
+        j.engine->pack_fine(j.engine->refinable_.back(), thread, j.scratch + thread * j.tile);
       },
-      this);
+      &job);
   refinable_.pop_back();
 }
 
@@ -80,13 +84,13 @@ void Engine::listen(const Matrix& m, const float* x, size_t stride, const float*
 }
 
 // This thread's share of a matrix's fine weights: what rounding to int8 left, in 128ths of the scale.
-void Engine::pack_fine(const Refinable& refinable, int thread) {
+// `floats`: room for 16 rows.
+void Engine::pack_fine(const Refinable& refinable, int thread, float* floats) {
   const Matrix& m = *refinable.matrix;
   const int count = std::min(kFine, m.k), coarse = m.k_coarse();
-  std::vector<float> floats(size_t(16) * m.k);
   const Span tiles = share(m.panels * 2, thread, pool_.threads());
   for (int tile = tiles.begin; tile < tiles.end; tile++) {
-    read_rows(m, refinable.row_of, tile, floats.data());
+    read_rows(m, refinable.row_of, tile, floats);
     uint8_t* data = m.data + size_t(tile / 2) * m.panel_bytes() + (tile % 2) * 1024;
     const auto byte = [&](int output, int input) { return data + size_t(input / 64) * 2048 + input % 64 / 4 * 64 + output * 4 + input % 4; };
     for (int o = 0; o < 16; o++) {

@@ -36,9 +36,18 @@ void Engine::run_stage(int thread) {
     const Span mine = share(int(rows_.size()), thread, pool_.threads());
     for (int r = mine.begin; r < mine.end; r++)
       dequantise_row(embedding_type_, embedding_ + embedding_row_ * rows_[r].token, shape_.hidden, x_ + r * width_);
+    look_ahead(layers_[0], {&layers_[0].qkv}, thread);
   }
+  project(layers_[stage_], thread);
+  if (stage_ + 1 == layers_.size() && ends_early()) narrow(thread);
+  else if (chunked_ || keep_.tokens) pool_.barrier(thread);  // else a thread reads only what it wrote itself: the rows are of different slots
+  if (keep_.tokens) keep_prefix(layers_[stage_], thread);
+  if (rows_.empty()) return;
   attention(layers_[stage_], thread);
-  feed_forward(layers_[stage_], stage_ + 1 < layers_.size() ? layers_[stage_ + 1].qkv : head_, thread);
+  const Layer& layer = layers_[stage_];
+  const Layer* const next = stage_ + 1 < layers_.size() ? &layers_[stage_ + 1] : nullptr;
+  if (next) look_ahead(*next, {&layer.gate_up, &layer.down, &next->qkv}, thread);
+  feed_forward(layer, next ? next->qkv : head_, thread);
 }
 
 void Engine::head(int thread) {
@@ -68,7 +77,27 @@ void Engine::give_way() {
   else bell_.store(-1, std::memory_order_relaxed);
 }
 
-void Engine::attention(const Layer& layer, int thread) {
+// Whether there are rows of which only the keys and values are needed: the last layer gives them nothing more.
+bool Engine::ends_early() const { return !listening_ && logit_rows_.size() < rows_.size(); }
+
+// From here on only the rows of logit_rows_ are left, which are ascending.
+void Engine::narrow(int thread) {
+  pool_.barrier(thread);
+  if (thread == 0) {
+    for (size_t i = 0; i < logit_rows_.size(); i++) {
+      const size_t row = logit_rows_[i];
+      logit_rows_[i] = int(i);
+      rows_[i] = rows_[row];
+      memmove(x_ + i * width_, x_ + row * width_, shape_.hidden * sizeof(float));
+      memmove(qkv_ + i * qkv_stride_, qkv_ + row * qkv_stride_, shape_.query_width() * sizeof(float));
+    }
+    rows_.resize(logit_rows_.size());
+  }
+  pool_.barrier(thread);
+}
+
+// Queries, keys and values; these go to the cache.
+void Engine::project(const Layer& layer, int thread) {
   give_way();
   const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
   quantise_rows(x_, width_, layer.qkv, layer.attention_norm, thread);
@@ -86,7 +115,10 @@ void Engine::attention(const Layer& layer, int thread) {
     kernels_->rope(key, head_dim, cosine, sine);
     kernels_->store_kv(slot_kv(layer, row.slot, head), head_dim, row.position, key, key + shape_.kv_width());
   }
-  if (chunked_) pool_.barrier(thread);  // else a thread reads only what it wrote itself: the rows are of different slots
+}
+
+void Engine::attention(const Layer& layer, int thread) {
+  const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
     const int head = unit / rows;
     const Row& row = rows_[unit % rows];
@@ -98,7 +130,6 @@ void Engine::attention(const Layer& layer, int thread) {
                      attended_ + (unit % rows) * attended_stride_ + at, threads_[thread].attention);
   }
   pool_.barrier(thread);
-  if (keep_.tokens) keep_prefix(layer, thread);
   quantise_rows(attended_, attended_stride_, layer.output, nullptr, thread);
   multiply(layer.output, layer.gate_up, rows, Epilogue::kAdd, x_, width_, thread);
   pool_.barrier(thread);
@@ -108,6 +139,31 @@ void Engine::norm_heads(const Layer& layer, float* queries, float* key) {
   const int head_dim = shape_.head_dim;
   for (int g = 0; g < shape_.group(); g++) kernels_->norm(queries + g * head_dim, head_dim, layer.query_norm, shape_.rms_eps);
   kernels_->norm(key, head_dim, layer.key_norm, shape_.rms_eps);
+}
+
+// What this thread reads of contexts in a layer is fetched while it multiplies the matrices before that. The rows of a chunk share theirs.
+void Engine::look_ahead(const Layer& layer, std::initializer_list<const Matrix*> matrices, int thread) {
+  std::vector<Ahead::Piece>& pieces = threads_[thread].pieces;
+  pieces.clear();
+  const auto add = [&](const void* at, size_t bytes) { pieces.push_back({static_cast<const char*>(at), int(bytes / 64 + 1)}); };
+  for (int head = 0; head < shape_.kv_heads; head++)
+    for (size_t r = 0; r < decoding_; r++) {
+      if ((head * rows_.size() + r) % pool_.threads() != size_t(thread)) continue;
+      const int begin = slots_[rows_[r].slot].shared;  // what is shared is read by many
+      const KvHead kv = offset(slot_kv(layer, rows_[r].slot, head), begin, shape_.head_dim);
+      const size_t tokens = rows_[r].position - begin;
+      add(kv.keys, tokens * shape_.head_dim * sizeof(int16_t));
+      add(kv.values, tokens * shape_.head_dim);
+      add(kv.key_scale, tokens * sizeof(float));
+      add(kv.value_scale, tokens * sizeof(float));
+    }
+  Ahead& ahead = threads_[thread].ahead = {};
+  ahead.piece = pieces.data();
+  ahead.end = ahead.piece + pieces.size();
+  for (const Matrix* m : matrices) {
+    const Span mine = share(m->panels, thread, pool_.threads());
+    ahead.products += int64_t(mine.end - mine.begin) * m->k_pad;
+  }
 }
 
 void Engine::feed_forward(const Layer& layer, const Matrix& next, int thread) {
@@ -129,8 +185,9 @@ void Engine::quantise_rows(const float* x, size_t stride, const Matrix& m, const
 
 void Engine::multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread) {
   const Span mine = share(m.panels, thread, pool_.threads());
-  const uint8_t* after = next.data + next.panel_bytes() * share(next.panels, thread, pool_.threads()).begin;
-  kernels_->gemm(m, activations_, rows, mine.begin, mine.end, after, epilogue, out, stride);
+  Ahead& ahead = threads_[thread].ahead;
+  ahead.after = next.data + next.panel_bytes() * share(next.panels, thread, pool_.threads()).begin;
+  kernels_->gemm(m, activations_, rows, mine.begin, mine.end, ahead, epilogue, out, stride);
 }
 
 // Logits lie from row `begin` of logit_rows_ on.
@@ -141,11 +198,11 @@ void Engine::sample(size_t begin, size_t end, int thread) {
     const Slot& s = slots_[slot];
     float* logits = logits_ + (i - begin) * logit_stride_;
     Sampler& sampler = threads_[thread].sampler;
-    if (i >= sampled_.size()) {
-      scored_[i - sampled_.size()] = sampler.score(logits, s.prompt[row.position + 1], s.prompt_logprobs);
+    if (i >= decoding_ && i - decoding_ < scored_.size()) {
+      scored_[i - decoding_] = sampler.score(logits, s.prompt[row.position + 1], s.prompt_logprobs);
       continue;
     }
-    Sampled& out = sampled_[i];
+    Sampled& out = sampled_[std::min(i, sampled_.size() - 1)];
     out.slot = slot;
     out.choice = sampler.choose(logits, s.sampling, s.history, s.stops, s.produced, s.masked ? masks_ + size_t(slot) * mask_words() : nullptr);
     out.has_logprob = s.sampling.top_logprobs >= 0;

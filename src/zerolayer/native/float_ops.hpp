@@ -2,6 +2,7 @@
 // matrix product, rotary embedding, the KV cache, softmax, and the passes of the sampler.
 #pragma once
 
+#include "fetch.hpp"
 #include "kernels.hpp"
 
 namespace ZL_ISA {
@@ -107,7 +108,7 @@ static inline void finish_tile_pair(const Matrix& m, int panel, F16 left, F16 ri
 }
 
 template <int kRows>
-static void panel_rows(const Matrix& m, const Activations& a, int row, int panel, Ahead ahead, Epilogue epilogue, float* out, size_t stride) {
+static void panel_rows(const Matrix& m, const Activations& a, int row, int panel, Ahead& ahead, Epilogue epilogue, float* out, size_t stride) {
   const uint8_t* data = m.data + size_t(panel) * m.panel_bytes();
   alignas(64) int32_t sums[kRows * 32];
   F16 left[kRows], right[kRows];
@@ -115,7 +116,6 @@ static void panel_rows(const Matrix& m, const Activations& a, int row, int panel
   for (int block = 0, begin = 0; begin < m.k_pad; block++, begin += zl::kBlockK) {
     const int end = begin + zl::kBlockK < m.k_pad ? begin + zl::kBlockK : m.k_pad;
     dot_panel<kRows>(data, begin, end, a, row, ahead, sums);
-    ahead.at += (end - begin) * ahead.lines;
     for (int r = 0; r < kRows; r++) {
       const int32_t correction = int32_t(0u - uint32_t(a.sum[size_t(row + r) * a.sum_stride + block]));
       left[r] = add(left[r], to_float(add(load(sums + r * 32), correction)));
@@ -130,24 +130,24 @@ static void panel_rows(const Matrix& m, const Activations& a, int row, int panel
 
 // The widest instance that fits first; the rest by halving kRows at compile time.
 template <int kRows>
-static void panel_tail(const Matrix& m, const Activations& a, int row, int left, int panel, Ahead ahead, Epilogue epilogue, float* out, size_t stride) {
+static void panel_tail(const Matrix& m, const Activations& a, int row, int left, int panel, Ahead& ahead, Epilogue epilogue, float* out, size_t stride) {
   if constexpr (kRows > 0) {
     if (left == kRows) panel_rows<kRows>(m, a, row, panel, ahead, epilogue, out, stride);
     else panel_tail<kRows - 1>(m, a, row, left, panel, ahead, epilogue, out, stride);
   }
 }
 
-static void int8_gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue,
-                      float* out, size_t stride) {
+constexpr int kMostLines = 16, kMostGroupLines = 3;  // at one step: as much as memory gives meanwhile
+
+static void int8_gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, Ahead& ahead, Epilogue epilogue, float* out, size_t stride) {
 #if defined(ZL_USE_AMX)
   configure_tiles();
 #endif
-  const int blocks = (rows + kRowBlock - 1) / kRowBlock;
+  spread(ahead, m, end - begin, 32, kMostLines, (rows + kRowBlock - 1) / kRowBlock, m.k_pad / 64);
   for (int panel = begin; panel < end; panel++) {
-    Ahead ahead{(const char*)(panel + 1 < end ? m.data + size_t(panel + 1) * m.panel_bytes() : next), (32 + blocks - 1) / blocks};
-    const ptrdiff_t part = ptrdiff_t(ahead.lines) * m.k_pad;  // bytes: 64 a line, m.k_pad / 64 times
+    ahead.panel = (const char*)(panel + 1 < end ? m.data + size_t(panel + 1) * m.panel_bytes() : ahead.after);
     int row = 0;
-    for (; row + kRowBlock <= rows; row += kRowBlock, ahead.at += part) panel_rows<kRowBlock>(m, a, row, panel, ahead, epilogue, out, stride);
+    for (; row + kRowBlock <= rows; row += kRowBlock) panel_rows<kRowBlock>(m, a, row, panel, ahead, epilogue, out, stride);
     panel_tail<kRowBlock - 1>(m, a, row, rows - row, panel, ahead, epilogue, out, stride);
   }
 #if defined(ZL_USE_AMX)
@@ -201,42 +201,63 @@ struct TwoSegments {
   const KvHead& at(int token) const { return token < shared ? prefix : own; }
 };
 
-// Integer scores of one head to probabilities times value scales, 14 bits in two planes; returns the factor of the result. What lies
-// beyond `length` in the last block is some other token's: it gets no weight.
-static float softmax_row(const int32_t* scores, float factor, const TwoSegments& kv, int length, const AttentionScratch& s, int head) {
+// Integer scores of kHeads heads from `head` on to probabilities times value scales, 14 bits in two planes; factor[g] of the scores becomes
+// that of the result. What lies beyond `length` in the last block is some other token's: it gets no weight. Heads go side by side, because
+// each waits for the end of one pass before the next.
+template <int kHeads>
+static void softmax_rows(float* factor, const TwoSegments& kv, int length, const AttentionScratch& s, int head) {
   const int last = (length - 1) / 16 * 16;
   const M16 valid = first_lanes(length - last);
-  const F16 scale = splat(factor), nothing = splat(-1e30f);
-  const auto score = [&](int i) { return mul(to_float(load(scores + i)), mul(scale, load(kv.at(i).key_scale + i))); };
-  F16 largest = nothing;
-  for (int i = 0; i < last; i += 16) {
-    const F16 v = score(i);
-    largest = max(largest, v);
-    store(s.weights + i, v);
-  }
-  const F16 tail = select(valid, score(last), nothing);
-  store(s.weights + last, tail);
-  const F16 top = splat(max_lanes(max(largest, tail)));
-  F16 total = splat(0.0f), peak = splat(0.0f);
+  const F16 nothing = splat(-1e30f);
+  const int32_t* scores = s.scores + size_t(head) * s.score_stride;
+  float* weights = s.weights + size_t(head) * s.prob_stride;
+  F16 top[kHeads], total[kHeads], peak[kHeads], quantum[kHeads];
+  float strongest[kHeads];
+#pragma GCC unroll 4
+  for (int g = 0; g < kHeads; g++) top[g] = nothing;
   for (int i = 0; i <= last; i += 16) {
-    const F16 e = exp(sub(load(s.weights + i), top));
-    total = add(total, e);
-    F16 w = mul(e, load(kv.at(i).value_scale + i));
-    if (i == last) w = select(valid, w, splat(0.0f));
-    peak = max(peak, w);
-    store(s.weights + i, w);
+    const F16 key_scale = load(kv.at(i).key_scale + i);
+#pragma GCC unroll 4
+    for (int g = 0; g < kHeads; g++) {
+      F16 v = mul(to_float(load(scores + g * s.score_stride + i)), mul(splat(factor[g]), key_scale));
+      if (i == last) v = select(valid, v, nothing);
+      top[g] = max(top[g], v);
+      store(weights + g * s.prob_stride + i, v);
+    }
   }
-  const float strongest = at_least(max_lanes(peak), 1e-30f);
-  const F16 quantum = splat(zl::kProbabilityMax / strongest);
+#pragma GCC unroll 4
+  for (int g = 0; g < kHeads; g++) {
+    top[g] = splat(max_lanes(top[g]));
+    total[g] = peak[g] = splat(0.0f);
+  }
+  for (int i = 0; i <= last; i += 16) {
+    const F16 value_scale = load(kv.at(i).value_scale + i);
+#pragma GCC unroll 4
+    for (int g = 0; g < kHeads; g++) {
+      const F16 e = exp(sub(load(weights + g * s.prob_stride + i), top[g]));
+      total[g] = add(total[g], e);
+      F16 w = mul(e, value_scale);
+      if (i == last) w = select(valid, w, splat(0.0f));
+      peak[g] = max(peak[g], w);
+      store(weights + g * s.prob_stride + i, w);
+    }
+  }
+#pragma GCC unroll 4
+  for (int g = 0; g < kHeads; g++) {
+    strongest[g] = at_least(max_lanes(peak[g]), 1e-30f);
+    quantum[g] = splat(zl::kProbabilityMax / strongest[g]);
+    factor[g] = strongest[g] / zl::kProbabilityMax / sum_lanes(total[g]);
+  }
   int8_t* high = (int8_t*)s.prob_hi + size_t(head) * s.prob_stride;
   int8_t* low = (int8_t*)s.prob_lo + size_t(head) * s.prob_stride;
-  for (int i = 0; i <= last; i += 16) {
-    const I16 p = to_int(mul(load(s.weights + i), quantum));
-    const I16 hi = shift_right_7(p);
-    store_bytes(high + i, hi);
-    store_bytes(low + i, sub(p, shift_left_7(hi)));
-  }
-  return strongest / zl::kProbabilityMax / sum_lanes(total);
+  for (int i = 0; i <= last; i += 16)
+#pragma GCC unroll 4
+    for (int g = 0; g < kHeads; g++) {
+      const I16 p = to_int(mul(load(weights + g * s.prob_stride + i), quantum[g]));
+      const I16 hi = shift_right_7(p);
+      store_bytes(high + g * s.prob_stride + i, hi);
+      store_bytes(low + g * s.prob_stride + i, sub(p, shift_left_7(hi)));
+    }
 }
 
 // Causal attention of one kv head's query group for one row; all tokens up to `length` are in the cache.
@@ -255,8 +276,9 @@ static void attend(const KvHead& prefix, int shared, const KvHead& own, int head
   const int blocks = (length + 15) / 16, before = shared / 16;
   dot_keys(prefix.keys, before, head_dim, s.query, group, s.scores, s.score_stride);
   dot_keys(own.keys + size_t(shared) * head_dim, blocks - before, head_dim, s.query, group, s.scores + shared, s.score_stride);
-  float scale[64];
-  for (int g = 0; g < group; g++) scale[g] = softmax_row(s.scores + size_t(g) * s.score_stride, factor[g], kv, length, s, g);
+  int head = 0;
+  for (; head + 3 <= group; head += 3) softmax_rows<3>(factor + head, kv, length, s, head);
+  for (; head < group; head++) softmax_rows<1>(factor + head, kv, length, s, head);
   memset(s.sums, 0, size_t(group) * head_dim * 8);
   dot_values(prefix.values, shared / 4, head_dim, s.prob_hi, s.prob_lo, s.prob_stride, group, s.sums);
   dot_values(own.values + size_t(shared) * head_dim, (length + 3) / 4 - shared / 4, head_dim, s.prob_hi + shared, s.prob_lo + shared,
@@ -265,7 +287,7 @@ static void attend(const KvHead& prefix, int shared, const KvHead& own, int head
     for (int i = 0; i < head_dim; i += 16) {
       const int32_t* sums = s.sums + 2 * g * head_dim + i;
       const F16 v = fma(to_float(load(sums)), splat(128.0f), to_float(load(sums + head_dim)));
-      store(out + g * head_dim + i, mul(v, splat(scale[g])));
+      store(out + g * head_dim + i, mul(v, splat(factor[g])));
     }
 }
 

@@ -5,10 +5,9 @@
 
 namespace ZL_ISA {
 
-static void gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue, float* out,
-                 size_t stride) {
-  if (m.kind == zl::Kind::kInt8) int8_gemm(m, a, rows, begin, end, next, epilogue, out, stride);
-  else grouped_gemm(m, a, rows, begin, end, next, epilogue, out, stride);
+static void gemm(const Matrix& m, const Activations& a, int rows, int begin, int end, Ahead& ahead, Epilogue epilogue, float* out, size_t stride) {
+  if (m.kind == zl::Kind::kInt8) int8_gemm(m, a, rows, begin, end, ahead, epilogue, out, stride);
+  else grouped_gemm(m, a, rows, begin, end, ahead, epilogue, out, stride);
 }
 
 static const zl::KernelSet* kernel_set(const char* name) {

@@ -57,10 +57,16 @@ struct Activations {
   int stride = 0, sum_stride = 0;
 };
 
-// The weights that come next: each row block of the running panel fetches its part of them, `lines` cache lines per 64 inputs.
+// What a thread reads next and fetches meanwhile: at every step of a product (64 inputs of int8 weights, a group of others) some lines of
+// the next panel, and some of the pieces of memory that it reads after its panels.
 struct Ahead {
-  const char* at;
-  int lines;
+  struct Piece { const char* at; int lines; };
+  const uint8_t* after = nullptr;          // its panels
+  Piece *piece = nullptr, *end = nullptr;  // which are left to be fetched
+  int64_t products = 0;                    // panels times inputs of the products in which to do that
+  // At every step, as the product in hand sets them.
+  const char* panel = nullptr;
+  int panel_lines = 0, piece_lines = 0;
 };
 
 enum class Epilogue { kStore, kAdd, kSiluMul };
@@ -77,7 +83,7 @@ struct KvHead {
 struct AttentionScratch {
   int16_t* query;    // [group, head_dim]
   int32_t* scores;   // [group, tokens + 16]
-  float* weights;    // [tokens + 64]
+  float* weights;    // [group, tokens + 64]
   uint8_t* prob_hi;  // [group, tokens + 64]
   uint8_t* prob_lo;
   int32_t* sums;     // [group, 2, head_dim]: high part, low part
@@ -89,9 +95,7 @@ struct KernelSet {
   // x[m.k] (times norm weight and 1/rms if norm is not null) to row `row` of `a` as `m` reads it: padding is zero, then come fine inputs.
   void (*quantise)(const float* x, const Matrix& m, const float* norm, float eps, const Activations& a, int row);
   // rows x panels [begin, end) of m. kStore: out = value (+ bias); kAdd: out += value; kSiluMul: out[panel * 16 + i] = silu(g) * u.
-  // `next` is what this thread reads after these panels.
-  void (*gemm)(const Matrix& m, const Activations& a, int rows, int begin, int end, const uint8_t* next, Epilogue epilogue, float* out,
-               size_t stride);
+  void (*gemm)(const Matrix& m, const Activations& a, int rows, int begin, int end, Ahead& ahead, Epilogue epilogue, float* out, size_t stride);
   // RMSNorm of v[n] in place, times gain[n]; n is a multiple of 16.
   void (*norm)(float* v, int n, const float* gain, float eps);
   // Rotates v[head_dim] in place; cos and sin have head_dim / 2 entries (halves layout: i pairs with i + head_dim / 2).

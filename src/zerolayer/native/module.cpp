@@ -126,6 +126,7 @@ zl::Engine* make_engine(int layers, int hidden, int heads, int kv_heads, int hea
 NB_MODULE(_native, m) {
   m.doc() = "CPU kernels of zerolayer; see src/zerolayer/native.";
   m.attr("FINE_INPUTS") = zl::kFine;
+  nb::exception<zl::DamagedWeights>(m, "DamagedWeights");
   m.def("kernel_sets", &kernel_sets, "Names of the kernel sets that this processor allows, best first.");
   m.def("page_faults", &page_faults, "Of the calling thread, so far.");
   m.def("uniform", &zl::uniform, "seed"_a, "position"_a, "The uniform number that the sampler draws for a token.");
@@ -200,11 +201,11 @@ NB_MODULE(_native, m) {
       .def("load_norms", [](zl::Engine& e, int layer, Floats attention, Floats mlp) {
         e.load_norms(layer, checked(attention, e.shape().hidden), checked(mlp, e.shape().hidden));
       }, "layer"_a, "attention"_a, "mlp"_a)
-      .def("load_embedding", [](zl::Engine& e, const TensorArgument& embedding) {
+      .def("load_embedding", [](zl::Engine& e, const TensorArgument& embedding, bool is_head) {
         const zl::Tensor t = checked(embedding);
         nb::gil_scoped_release release;
-        e.load_embedding(t);
-      }, "embedding"_a)
+        e.load_embedding(t, is_head);
+      }, "embedding"_a, "is_head"_a)
       .def("load_head", [](zl::Engine& e, const TensorArgument& head, Floats norm) {
         const zl::Tensor t = checked(head);
         const float* n = checked(norm, e.shape().hidden);
@@ -269,6 +270,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("mask_bytes", [](const zl::Engine& e) { return size_t(e.mask_words()) * sizeof(uint32_t); })
       .def("read_once", &zl::Engine::read_once, "slots"_a, "tokens"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("spin", &zl::Engine::spin, "turns"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("products", &zl::Engine::products, "turns"_a, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("weight_bytes", &zl::Engine::weight_bytes)
       .def_prop_ro("kernels", [](const zl::Engine& e) { return std::string(e.kernels()->name); })
       .def_prop_ro("bytes", [](const zl::Engine& e) { return e.arena().bytes(); })

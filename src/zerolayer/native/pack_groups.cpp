@@ -1,5 +1,6 @@
 #include "pack_groups.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -12,7 +13,11 @@ uint16_t read_half(const uint8_t* p) {
   return half;
 }
 
-// half * -2^shift, exactly: the exponent moves, a subnormal's mantissa too.
+constexpr uint16_t kInfinity = 0x7c00;
+
+bool finite(uint16_t half) { return (half & kInfinity) != kInfinity; }
+
+// half * -2^shift, exactly: the exponent moves, a subnormal's mantissa too. Infinity where that is too large.
 uint16_t scaled(uint16_t half, int shift) {
   const uint16_t sign = ~half & 0x8000;
   int exponent = (half >> 10) & 31, mantissa = half & 1023;
@@ -21,7 +26,7 @@ uint16_t scaled(uint16_t half, int shift) {
   else mantissa |= 1024;
   for (; mantissa < 1024 && shift > 0; shift--) mantissa *= 2;
   exponent += shift;
-  if (exponent >= 31) throw std::invalid_argument("a block's scale is too large to be kept exactly");
+  if (exponent >= 31) return uint16_t(sign | kInfinity);
   if (mantissa < 1024) exponent = 0;
   return uint16_t(sign | exponent << 10 | (mantissa & 1023));
 }
@@ -53,8 +58,9 @@ Kind exact_kind(TensorType type) {
   }
 }
 
-void pack_group_tile(TensorType type, const uint8_t* const* rows, int groups, uint8_t* tile) {
+Packed pack_group_tile(TensorType type, const uint8_t* const* rows, int groups, uint8_t* tile) {
   const Kind kind = exact_kind(type);
+  Packed packed = Packed::kSound;
   const size_t block = row_bytes(type, kGroup), bytes = group_bytes(kind);
   for (int group = 0; group < groups; group++, tile += bytes) {
     memset(tile, 0, bytes);
@@ -63,6 +69,8 @@ void pack_group_tile(TensorType type, const uint8_t* const* rows, int groups, ui
       uint8_t q[kGroup];
       uint16_t d, m;
       read_block(type, rows[o] + block * group, q, &d, &m);
+      if (!finite(d)) packed = Packed::kNotFinite;
+      else if (!finite(m)) packed = std::max(packed, type == TensorType::kQ4_1 ? Packed::kNotFinite : Packed::kTooLarge);
       for (int i = 0; i < kGroup; i++) {
         const int quad = i / 4;
         if (kind == Kind::kNibbles) tile[quad / 2 * 64 + o * 4 + i % 4] |= uint8_t(q[i] << (quad % 2 * 4));
@@ -72,6 +80,7 @@ void pack_group_tile(TensorType type, const uint8_t* const* rows, int groups, ui
       memcpy(tile + bytes - 32 + o * 2, &m, 2);
     }
   }
+  return packed;
 }
 
 }  // namespace zl

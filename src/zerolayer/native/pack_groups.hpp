@@ -9,7 +9,10 @@ namespace zl {
 // The kind that keeps `type` exactly. Throws std::invalid_argument where none does.
 Kind exact_kind(TensorType type);
 
-// One tile: 16 rows of `groups` blocks (null: a row of zeros) to `tile`. Throws std::invalid_argument for a scale that overflows.
-void pack_group_tile(TensorType type, const uint8_t* const* rows, int groups, uint8_t* tile);
+// What became of a tile: a scale may be no number, or too large for the half that keeps it.
+enum class Packed { kSound = 0, kTooLarge = 1, kNotFinite = 2 };
+
+// One tile: 16 rows of `groups` blocks (null: a row of zeros) to `tile`.
+Packed pack_group_tile(TensorType type, const uint8_t* const* rows, int groups, uint8_t* tile);
 
 }  // namespace zl

@@ -13,6 +13,7 @@ uint64_t mix(uint64_t z) {
 }
 
 constexpr int kBlock = 256;  // of KernelSet::exp_sum
+constexpr float kColdest = 1e-30f;  // a temperature whose inverse is a number; greedy, if two logits are not the same
 constexpr float kNever = -1e30f;  // a logit with the weight 0, whatever penalties make of it
 
 bool allows(const uint32_t* mask, int token) { return mask[token / 32] >> (token % 32) & 1; }
@@ -62,8 +63,10 @@ Sampler::Sampler(const KernelSet* kernels, int vocabulary, int most_seen)
       weights_(round_up(vocabulary, 16)),
       block_sums_(vocabulary / kBlock + 1),
       masked_(round_up(vocabulary, 32)) {
-  candidates_.reserve(vocabulary);
-  saved_.reserve(most_seen + kMaxBias + kMaxStops);
+  candidates_.resize(vocabulary);  // touched, not only reserved
+  candidates_.clear();
+  saved_.resize(most_seen + kMaxBias + kMaxStops);
+  saved_.clear();
 }
 
 Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHistory& history, const std::vector<int32_t>& stops,
@@ -129,11 +132,13 @@ Choice Sampler::score(const float* logits, int token, int top_logprobs) {
 }
 
 int Sampler::draw(const float* logits, const SamplingParameters& p, int position) {
-  const float top = logits[kernels_->argmax(logits, vocabulary_)];
-  const float total = kernels_->exp_sum(logits, vocabulary_, top, 1.0f / p.temperature, weights_.data(), block_sums_.data());
+  const int best = kernels_->argmax(logits, vocabulary_);
+  const float factor = 1.0f / std::max(p.temperature, kColdest);
+  const float total = kernels_->exp_sum(logits, vocabulary_, logits[best], factor, weights_.data(), block_sums_.data());
   const double u = uniform(p.seed, position);
   if (p.top_p >= 1.0f && p.top_k == 0 && p.min_p == 0.0f) return draw_plain(total, u);
-  return draw_truncated(p, total, u);
+  const int drawn = draw_truncated(p, total, u);
+  return drawn < 0 ? best : drawn;
 }
 
 // Walks block sums first, then one block, so that 49,152 weights are not added one by one.
@@ -153,6 +158,7 @@ int Sampler::draw_plain(float total, double u) const {
   return last;  // rounding may leave a little mass: it goes to the last token that has any
 }
 
+// -1 where nothing is left to draw from.
 int Sampler::draw_truncated(const SamplingParameters& p, float total, double u) {
   // The largest weight is 1. Few tokens lie within 9 nats of it; only if they do not hold what top-k or top-p asks for, look further.
   constexpr float kFloors[] = {1.2340980e-4f, 1.1253517e-7f, 0.0f};  // e^-9, e^-16, all
@@ -168,7 +174,7 @@ int Sampler::draw_truncated(const SamplingParameters& p, float total, double u) 
       break;
     }
   }
-  if (candidates_.empty()) return 0;  // only NaNs: a broken model must still end in a token
+  if (candidates_.empty()) return -1;  // only NaNs: a broken model must still end in a token
   std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
     return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
   });

@@ -175,6 +175,33 @@ static inline I16 zero_int() { ZL_LANES(I16, 0) }
 
 #endif
 
+#if defined(ZL_USE_AVX512) || defined(ZL_USE_AVX2)
+
+#if defined(ZL_USE_AVX512)
+// Not _mm512_castps512_ps256, which GCC 12 takes for a use of something uninitialised.
+static inline __m256 low_half(F16 a) { return __builtin_shufflevector(a.v, a.v, 0, 1, 2, 3, 4, 5, 6, 7); }
+static inline __m256 high_half(F16 a) { return _mm512_extractf32x8_ps(a.v, 1); }
+#else
+static inline __m256 low_half(F16 a) { return a.lo; }
+static inline __m256 high_half(F16 a) { return a.hi; }
+#endif
+
+static inline float sum_lanes(F16 a) {
+  const __m256 eight = _mm256_add_ps(low_half(a), high_half(a));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+static inline float max_lanes(F16 a) {
+  const __m256 eight = _mm256_max_ps(low_half(a), high_half(a));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+#else
+
 static inline float sum_lanes(F16 a) {
   float t[16];
   store(t, a);
@@ -190,6 +217,8 @@ static inline float max_lanes(F16 a) {
     for (int i = 0; i < half; i++) t[i] = t[i] > t[i + half] ? t[i] : t[i + half];
   return t[0];
 }
+
+#endif
 
 // e^x for x <= 88; 0 below -87. Cody-Waite reduction by ln 2 in two parts, then the polynomial of Cephes' expf (degree 5 after the
 // linear term); relative error below 2e-7 (shown by the kernel test).

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -29,6 +32,7 @@ def main(
     ``load`` replaces the reading of a model file, for tests. ``takeover``: the admin socket of the server that is
     replaced, or "" for the one of this contract.
     """
+    _end_at_once()
     contract = effective.contract
     log = contract.log
     start_logging(log.format, log.level, access=log.access)
@@ -51,6 +55,17 @@ def main(
     from zerolayer.serve.running import run
 
     return run(contract, loading, new)
+
+
+def _end_at_once() -> None:
+    """Until requests are served nothing is to be brought to an end in order: the first signal ends the process.
+
+    Else the interpreter would wait for the thread that packs weights, and the kernel would keep the signal from the
+    first process of a container.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _frame: os._exit(128 + number))
 
 
 def _progress(line: str) -> None:

@@ -20,6 +20,7 @@ from zerolayer.text.vocabulary import TokenKind, Vocabulary
 
 _REMEDY = "Download the model again, or use a GGUF file of it."
 _MAX_TOKENS = 1 << 22
+_MOST_ENDS = 64  # as many as an engine looks for
 _BYTE_TOKEN_LENGTH = len("<0x0A>")
 _DIGITS = {"type": "Digits", "individual_digits": True}
 _GPT2_SPLIT = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
@@ -102,6 +103,10 @@ class HfTokenizer:
         if not all(0 <= token_id < len(raw) for token_id in eos_ids):
             raise ModelFileError(f"The model's eos_token_id is not one of its {len(raw)} tokens. {_REMEDY}")
         vocabulary.eos_ids |= frozenset(eos_ids)
+        if len(vocabulary.eos_ids) > _MOST_ENDS:
+            raise ModelFileError(
+                f"The model's eos_token_id names {len(vocabulary.eos_ids)} tokens; the limit is {_MOST_ENDS}. {_REMEDY}"
+            )
         return vocabulary
 
     def _tokens(self) -> tuple[list[str], list[int]]:
@@ -132,7 +137,7 @@ class HfTokenizer:
 
     def _adds_bos(self, bos: int | None, raw: Sequence[str]) -> bool:
         """Whether a bare prompt begins with BOS: by the tokenizer's post-processor, else by the configuration."""
-        if bos is None:
+        if bos is None or not 0 <= bos < len(raw):  # the vocabulary refuses the latter
             return False
         processor = self._files.tokenizer.get("post_processor")
         parts = processor.get("processors", [processor]) if isinstance(processor, Mapping) else []

@@ -89,8 +89,9 @@ class Vocabulary:
             raise ModelFileError(f"The model file has no tokenizer.ggml.tokens. {_REMEDY}")
         if max(map(len, raw)) > _MAX_PIECE_BYTES:
             raise ModelFileError(f"A token of the model file is longer than {_MAX_PIECE_BYTES} bytes. {_REMEDY}")
-        kinds = _numbers(metadata, "tokenizer.ggml.token_type", len(raw)) or bytes([TokenKind.NORMAL]) * len(raw)
-        vocabulary = cls(model, _text(metadata, "tokenizer.ggml.pre", "default"), raw, [int(kind) for kind in kinds])
+        vocabulary = cls(model, _text(metadata, "tokenizer.ggml.pre", "default"), raw, _kinds(metadata, len(raw)))
+        if all(text == "" for text in vocabulary.texts):
+            raise ModelFileError(f"No token of the model file stands for any text. {_REMEDY}")
         vocabulary.merges = _strings(metadata, "tokenizer.ggml.merges")
         vocabulary.scores = _numbers(metadata, "tokenizer.ggml.scores", len(raw))
         vocabulary.bos_id = _token_id(metadata, "bos", len(raw))
@@ -186,6 +187,13 @@ def _numbers(metadata: Mapping[str, object], key: str, count: int) -> Sequence[f
     if count and not isinstance(value[0], (int, float)):
         raise ModelFileError(f"The model file's {key} is no list of numbers. {_REMEDY}")
     return value
+
+
+def _kinds(metadata: Mapping[str, object], count: int) -> list[int]:
+    kinds = _numbers(metadata, "tokenizer.ggml.token_type", count) or bytes([TokenKind.NORMAL]) * count
+    if not all(issubclass(kind, int) for kind in set(map(type, kinds))):  # a NaN names none
+        raise ModelFileError(f"The model file's tokenizer.ggml.token_type is no list of whole numbers. {_REMEDY}")
+    return list(map(int, kinds))
 
 
 def _token_id(metadata: Mapping[str, object], name: str, size: int) -> int | None:

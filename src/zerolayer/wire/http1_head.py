@@ -10,7 +10,9 @@ import msgspec
 from zerolayer.errors import HeadersTooLarge, InvalidRequest
 
 _TARGET = re.compile(r"[\x21\x22\x24-\x7e]+")  # visible ASCII without "#": a target carries no fragment
-_ABSOLUTE_FORM = re.compile(r"https?://[^/?]+", re.IGNORECASE)
+_ABSOLUTE_FORM = re.compile(r"https?://(?:[^/?@]*@)?([^/?@]+)", re.IGNORECASE)
+# RFC 3986 section 3.2.2 and a port; a path too, which gRPC's older clients name a Unix socket by.
+_HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~!$&'()*+,;=%/-]*)(?::[0-9]*)?")
 _MINOR_VERSIONS = {b"HTTP/1.1": 1, b"HTTP/1.0": 0}
 _PARTS_OF_REQUEST_LINE = 3
 
@@ -45,6 +47,11 @@ class Head(msgspec.Struct, frozen=True, weakref=True):
     def get(self, name: bytes) -> bytes | None:
         """The value of the first header called ``name`` (lower-case), or None."""
         return self.values.get(name)
+
+
+def is_host(value: bytes) -> bool:
+    """Whether a request may name its host so."""
+    return _HOST.fullmatch(value) is not None
 
 
 def first_values(headers: Headers) -> dict[bytes, bytes]:
@@ -86,21 +93,35 @@ def parse_head(raw: bytes, header_count: int) -> Head:
         pass  # RFC 9110 section 7.8: a server may ignore an upgrade and answer in the protocol that was used
     except httptools.HttpParserError:
         raise InvalidRequest("The request head is malformed; HTTP/1.1 as in RFC 9112 is expected.") from None
-    path, query = _split_target(sink.target, parts[0])
-    return _build_head(parts[0].decode("ascii"), path, query, tuple(sink.headers), minor)
+    path, query, authority = _split_target(sink.target, parts[0])
+    headers = _with_host(sink.headers, authority, minor)
+    return _build_head(parts[0].decode("ascii"), path, query, tuple(headers), minor)
 
 
-def _split_target(target: bytes, method: bytes) -> tuple[str, str]:
+def _split_target(target: bytes, method: bytes) -> tuple[str, str, bytes | None]:
+    """Path, query, and the host that an absolute target names."""
     text = target.decode("latin-1")
     if _TARGET.fullmatch(text):
+        authority = None
         absolute = _ABSOLUTE_FORM.match(text)
         if absolute:
+            authority = absolute[1].encode("ascii")
             text = text[absolute.end() :]
             text = text if text.startswith("/") else "/" + text
         if text.startswith("/") or (text == "*" and method == b"OPTIONS"):
             path, _, query = text.partition("?")
-            return path, query
+            return path, query, authority
     raise InvalidRequest("The request target must be a path that begins with '/', in visible ASCII characters.")
+
+
+def _with_host(headers: list[tuple[bytes, bytes]], authority: bytes | None, minor: int) -> list[tuple[bytes, bytes]]:
+    """The headers with the one host that counts, which is the target's where that has one (RFC 9112 section 3.2)."""
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1 or (minor == 1 and not hosts) or not all(map(is_host, (*hosts, authority or b""))):
+        raise InvalidRequest("An HTTP/1.1 request must have exactly one host header: a name, and perhaps a port.")
+    if authority is None:
+        return headers
+    return [(b"host", authority), *[field for field in headers if field[0] != b"host"]]
 
 
 def _build_head(method: str, path: str, query: str, headers: Headers, minor: int) -> Head:
@@ -109,7 +130,6 @@ def _build_head(method: str, path: str, query: str, headers: Headers, minor: int
     coding: bytes | None = None
     connection = b""
     expect = b""
-    hosts = 0
     for name, value in headers:
         if name == b"content-length":
             length = value
@@ -119,10 +139,6 @@ def _build_head(method: str, path: str, query: str, headers: Headers, minor: int
             connection += b"," + value.lower()
         elif name == b"expect":
             expect = value.lower()
-        elif name == b"host":
-            hosts += 1
-    if hosts > 1 or (minor == 1 and not hosts):
-        raise InvalidRequest("An HTTP/1.1 request must have exactly one host header.")
     if coding is not None:
         if length is not None or minor == 0:
             raise InvalidRequest("transfer-encoding cannot be used with content-length, nor in HTTP/1.0.")
@@ -130,7 +146,8 @@ def _build_head(method: str, path: str, query: str, headers: Headers, minor: int
             raise InvalidRequest("The only transfer coding that is supported is chunked.")
     content_length = None if coding is not None else int(length or b"0")
     options = {option.strip() for option in connection.split(b",")} if connection else ()
-    keep_alive = b"close" not in options and (minor == 1 or b"keep-alive" in options)
+    # A client of HTTP/1.0 that asks to stay must be told that it may, and a proxy between may understand neither.
+    keep_alive = minor == 1 and b"close" not in options
     expects_continue = minor == 1 and content_length != 0 and expect == b"100-continue"
     values = first_values(headers)
     return Head(method, path, query, headers, minor, keep_alive, expects_continue, content_length, values)

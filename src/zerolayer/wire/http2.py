@@ -92,8 +92,13 @@ class Http2Protocol:
 
     @property
     def out_bytes(self) -> int:
-        """Bytes that ``take`` would give."""
+        """Bytes that ``take`` would give at least."""
         return self._sender.out_bytes
+
+    @property
+    def more(self) -> bool:
+        """Whether ``take`` must be called again: it gives no more at once than is good for one write."""
+        return self._sender.more
 
     def blocked(self) -> dict[int, int]:
         """Streams whose data waits for a window -> body bytes that were sent so far."""
@@ -306,9 +311,9 @@ class Http2Protocol:
         if self._block is None:
             raise ConnectionFault(Code.PROTOCOL_ERROR)
         self._continuations += 1
-        self._block += payload
-        if self._continuations > self._limits.continuations or len(self._block) > self._limits.head_bytes:
+        if self._continuations > self._limits.continuations:
             raise ConnectionFault(Code.ENHANCE_YOUR_CALM)
+        self._block += payload[: self._limits.head_bytes + 1 - len(self._block)]  # one more shows that it is too long
         if flags & END_HEADERS:
             block, self._block = bytes(self._block), None
             stream_id, first_flags = self._block_of
@@ -318,8 +323,7 @@ class Http2Protocol:
         """A complete header block. It is decoded in any case, because others may depend on it."""
         try:
             if stream_id <= self._streams.last_id:
-                self._decoder.trailers(block)
-                self._on_trailers(stream_id, flags)
+                self._on_trailers(flags, stream_id, block)
                 return
             self._streams.last_id = stream_id
             head = self._decoder.request(block)
@@ -339,8 +343,6 @@ class Http2Protocol:
             self._streams.refuse_large(stream)
 
     def _on_large_head(self, flags: int, stream_id: int, error: HeadersTooLarge) -> None:
-        if stream_id in self._streams.open:
-            raise StreamFault(stream_id, Code.ENHANCE_YOUR_CALM)  # trailers
         if self._admits(stream_id):
             stream = self._streams.add(stream_id, None)
             self._streams.tell(Opened(stream_id, None))
@@ -356,14 +358,21 @@ class Http2Protocol:
         self._streams.remember(stream_id)
         return False
 
-    def _on_trailers(self, stream_id: int, flags: int) -> None:
+    def _on_trailers(self, flags: int, stream_id: int, block: bytes) -> None:
         stream = self._streams.open.get(stream_id)
-        if stream is None or stream.state is not State.OPEN:
-            self._streams.late(stream_id)
-        elif not flags & END_STREAM:
+        if stream is None:
+            self._streams.must_be_late(stream_id)
+        try:
+            self._decoder.trailers(block)
+        except HeadersTooLarge:
+            raise StreamFault(stream_id, Code.ENHANCE_YOUR_CALM) from None
+        if stream is None:
+            return
+        if stream.state is not State.OPEN:
+            raise StreamFault(stream_id, Code.STREAM_CLOSED)
+        if not flags & END_STREAM:
             raise StreamFault(stream_id, Code.PROTOCOL_ERROR)
-        else:
-            self._streams.end_request(stream)
+        self._streams.end_request(stream)
 
     def _on_rst_stream(self, _flags: int, stream_id: int, payload: bytes) -> None:
         must_have(4, payload)

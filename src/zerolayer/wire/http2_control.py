@@ -11,6 +11,7 @@ from typing import ClassVar
 from zerolayer.wire.http2_frames import (
     ACK,
     LARGEST_WINDOW,
+    NO_TABLE,
     Code,
     ConnectionFault,
     Kind,
@@ -48,9 +49,11 @@ class Control:
         self._tolls.pay(Toll.SETTINGS)
         if flags & ACK:
             return
-        window = read_settings(payload)
+        window, smaller_table = read_settings(payload)
         if window is not None:
             self._sender.set_initial_window(window, self._streams.open)
+        if smaller_table:
+            self._sender.block_start = NO_TABLE
         self._sender.control(frame(Kind.SETTINGS, ACK, 0, b""))
 
     def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER_BYTES: Final = 9
 FRAME_BYTES: Final = 16_384  # the largest payload that is taken, and sent: the least that everybody must take
 WINDOW: Final = 65_535  # of a connection, and of a stream before SETTINGS say otherwise
 LARGEST_WINDOW: Final = (1 << 31) - 1
+TABLE_BYTES: Final = 4096  # of a peer's header table, before SETTINGS say otherwise
+NO_TABLE: Final = b"\x20"  # begins a header block: from here on the table that it is read with is empty
 _LARGEST_FRAME: Final = (1 << 24) - 1
 
 END_STREAM: Final = 0x1
@@ -106,21 +108,35 @@ def settings(values: dict[Setting, int]) -> bytes:
     return frame(Kind.SETTINGS, 0, 0, b"".join([_SETTING.pack(*item) for item in values.items()]))
 
 
-def read_settings(payload: bytes) -> int | None:
-    """The INITIAL_WINDOW_SIZE that the peer sets, if it does. Raises ``ConnectionFault`` for what none may set."""
+class PeerSettings(NamedTuple):
+    """``window``: its INITIAL_WINDOW_SIZE, if it sets one.
+
+    ``smaller_table``: its header table became smaller than ``TABLE_BYTES``. The next block that it gets must then begin
+    with a size that fits, also of whoever uses no table (RFC 7541 section 4.2); ``NO_TABLE`` always fits.
+    """
+
+    window: int | None
+    smaller_table: bool
+
+
+def read_settings(payload: bytes) -> PeerSettings:
+    """What concerns us of what the peer sets. Raises ``ConnectionFault`` for what none may set."""
     if len(payload) % _SETTING.size:
         raise ConnectionFault(Code.FRAME_SIZE_ERROR)
     window: int | None = None
+    smaller_table = False
     for key, value in _SETTING.iter_unpack(payload):
         if key == Setting.INITIAL_WINDOW_SIZE:
             if value > LARGEST_WINDOW:
                 raise ConnectionFault(Code.FLOW_CONTROL_ERROR)
             window = value
+        elif key == Setting.HEADER_TABLE_SIZE:
+            smaller_table = smaller_table or value < TABLE_BYTES
         elif (key == Setting.ENABLE_PUSH and value > 1) or (
             key == Setting.MAX_FRAME_SIZE and not FRAME_BYTES <= value <= _LARGEST_FRAME
         ):
             raise ConnectionFault(Code.PROTOCOL_ERROR)
-    return window
+    return PeerSettings(window, smaller_table)
 
 
 def must_have(size: int, payload: bytes) -> None:

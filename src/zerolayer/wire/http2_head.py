@@ -15,7 +15,7 @@ import hpack
 
 from zerolayer.errors import HeadersTooLarge
 from zerolayer.wire.head_template import remember
-from zerolayer.wire.http1_head import HTTP2, Head, first_values
+from zerolayer.wire.http1_head import HTTP2, Head, first_values, is_host
 from zerolayer.wire.http2_fields import PSEUDO, Field, MalformedHead, check_field, checked_field, list_size, split
 from zerolayer.wire.http2_frames import Code, ConnectionFault
 from zerolayer.wire.http2_template import Habits
@@ -90,6 +90,11 @@ class HeadDecoder:
         return head
 
     def _split(self, block: bytes) -> tuple[list[bytes], bool]:
+        if len(block) > self._head_bytes:
+            # Its rest may not have been kept. Nobody needs it where no later block depends on it.
+            if self.stateless:
+                raise self._too_large()
+            raise ConnectionFault(Code.ENHANCE_YOUR_CALM)
         return split(block, empty_table=self.stateless)
 
     def _stateful_fields(self, parts: list[bytes], block: bytes) -> list[Field]:
@@ -162,7 +167,7 @@ def _joined(pseudo: dict[bytes, bytes], headers: list[Field], host: bytes | None
     authority = pseudo.get(b":authority") or host
     if not _METHOD.fullmatch(method) or method == b"CONNECT" or scheme not in (b"http", b"https") or not authority:
         raise MalformedHead
-    if host is not None and host.lower() != authority.lower():
+    if not is_host(authority) or (host is not None and host.lower() != authority.lower()):
         raise MalformedHead
     if not _PATH.fullmatch(target) and not (target == b"*" and method == b"OPTIONS"):
         raise MalformedHead

@@ -18,7 +18,8 @@ class Http2Limits(msgspec.Struct, frozen=True):
 
     # Requests at once; more are refused one by one (REFUSED_STREAM), which every client repeats safely.
     streams: int = 256
-    # A header block, compressed and not: HPACK bomb (CVE-2016-6581, CVE-2016-1544).
+    # A header block, compressed and not: HPACK bomb (CVE-2016-6581, CVE-2016-1544). Where no later block depends on it,
+    # more is answered 431.
     head_bytes: int = 65_536
     # Fields in a block; more are answered 431. Fields without a name are malformed: CVE-2019-9516 sent endless ones.
     header_count: int = 100

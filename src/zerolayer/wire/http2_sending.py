@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from zerolayer.wire.http2_frames import (
     END_STREAM,
@@ -22,20 +23,26 @@ from zerolayer.wire.http2_frames import (
 from zerolayer.wire.http2_stream import Stream
 
 _PACK = FRAME_HEADER.pack
+_ENOUGH: Final = 131_072  # bytes of a write, from which on whole bodies wait for the next one: they may be shared
 
 
 class Sender:
     """Collects frames until ``take``. ``on_end`` is told each stream whose last frame was collected.
 
     While ``held`` is set no DATA leaves: the socket takes nothing, and a window is no reason to buffer in its place.
+    ``block_start`` is what the next header block must begin with. ``more``: DATA that may leave waits for the next
+    ``take``, so that a client whose windows are wide cannot have all that it asked for copied at once.
     """
 
     __slots__ = (
-        "_on_end", "blocked", "held", "initial_window", "out", "out_bytes", "pending_bytes", "window",
+        "_on_end", "block_start", "blocked", "held", "initial_window", "more", "out", "out_bytes", "pending_bytes",
+        "window",
     )  # fmt: skip
 
     def __init__(self, on_end: Callable[[Stream], None]) -> None:
         self._on_end = on_end
+        self.block_start = b""
+        self.more = False
         self.out: list[bytes | memoryview] = []
         self.out_bytes = 0
         self.window = WINDOW
@@ -46,6 +53,9 @@ class Sender:
 
     def take(self) -> bytes:
         """What must be written now."""
+        if self.more:
+            self.more = False
+            self.pump()
         data = b"".join(self.out)
         self.out.clear()
         self.out_bytes = 0
@@ -58,13 +68,14 @@ class Sender:
 
     def head(self, stream: Stream, block: bytes, *, ended: bool) -> None:
         """The head of a reply; ``ended`` when that is all."""
-        self.control(head_frames(stream.id, block, ended=ended))
+        self._block(stream, block, ended=ended)
         if ended:
             self._on_end(stream)
 
     def takes(self, stream: Stream, size: int) -> bool:
-        """Whether a body of so many bytes may leave now, in one frame."""
-        return size <= stream.window and size <= self.window and size <= FRAME_BYTES and not self.held
+        """Whether a body of so many bytes may leave now, in one frame, and its head as it is."""
+        fits = size <= stream.window and size <= self.window and size <= FRAME_BYTES
+        return fits and self.out_bytes < _ENOUGH and not (self.held or self.block_start)
 
     def whole(self, stream: Stream, frames: bytes, size: int) -> None:
         """All frames of a reply whose body, of ``size`` bytes, is taken."""
@@ -89,7 +100,9 @@ class Sender:
     def data(self, stream: Stream, data: bytes, ending: bytes | None) -> None:
         """A piece of a reply. ``ending`` ends it: with trailers, or with END_STREAM when empty."""
         size = len(data)
-        if size <= stream.window and size <= self.window and size <= FRAME_BYTES and not (stream.pending or self.held):
+        fits = not size or (size <= stream.window and size <= self.window and size <= FRAME_BYTES)
+        fits = fits and self.out_bytes < _ENOUGH
+        if fits and not (stream.pending or self.held):
             stream.window -= size
             self.window -= size
             last = END_STREAM if ending == b"" else 0
@@ -118,15 +131,18 @@ class Sender:
         stream.pending_bytes = 0
 
     def pump(self) -> None:
-        """Send what the windows allow, a frame a stream in turn."""
-        while self.window > 0 and not self.held:
-            served = [stream for stream in self.blocked.values() if stream.window > 0 or not stream.pending]
+        """Send what the windows allow, a frame a stream in turn. An end alone needs no window."""
+        while not self.held:
+            blocked = self.blocked.values()
+            served = [stream for stream in blocked if not stream.pending or min(stream.window, self.window) > 0]
             if not served:
                 return
             for stream in served:
-                if self.window <= 0:
+                if self.out_bytes >= _ENOUGH:
+                    self.more = True
                     return
-                self._send_piece(stream)
+                if self.window > 0 or not stream.pending:
+                    self._send_piece(stream)
 
     def widen(self, stream: Stream | None, increment: int) -> None:
         """The peer takes more. Raises ``ConnectionFault`` or ``StreamFault`` when a window grows past 2^31 - 1."""
@@ -178,5 +194,9 @@ class Sender:
 
     def _end(self, stream: Stream, ending: bytes) -> None:
         if ending:
-            self.control(head_frames(stream.id, ending, ended=True))
+            self._block(stream, ending, ended=True)
         self._on_end(stream)
+
+    def _block(self, stream: Stream, block: bytes, *, ended: bool) -> None:
+        self.control(head_frames(stream.id, self.block_start + block, ended=ended))
+        self.block_start = b""

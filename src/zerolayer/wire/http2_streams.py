@@ -68,10 +68,15 @@ class Streams:
             raise ConnectionFault(Code.PROTOCOL_ERROR)
 
     def late(self, stream_id: int) -> None:
-        """DATA or HEADERS for a stream that expects none: dropped if it was on its way when we ended the stream."""
+        """DATA for a stream that expects none: dropped if it was on its way when we ended the stream."""
         self.must_exist(stream_id)
         if stream_id not in self._ended_early:
             raise StreamFault(stream_id, Code.STREAM_CLOSED)
+
+    def must_be_late(self, stream_id: int) -> None:
+        """HEADERS for a stream that is not open: dropped as ``late`` does, else no stream may be opened again."""
+        if stream_id not in self._ended_early:
+            raise ConnectionFault(Code.STREAM_CLOSED)
 
     def take_data(self, stream_id: int, data: bytes, size: int, *, ended: bool) -> None:
         """Body bytes; ``size`` is what they cost with their padding. Raises ``ConnectionFault``, ``StreamFault``."""

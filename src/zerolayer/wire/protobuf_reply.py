@@ -14,6 +14,8 @@ from zerolayer.wire.schema import Account, FinishReason, TokenLogprob, Usage
 STAGES: Final = ("read", "parse", "guard", "tokenise", "wait", "prefill", "decode", "frame", "write")
 """Names of the fields of ``Stages``, in the order of their numbers."""
 
+# What other protocols call a field in their own way.
+_FIELDS: Final = {"prompt": "token_ids", "x-zl-max-age-ms": "max_age_ms"}
 FINISH_NUMBERS: Final = {FinishReason.STOP: 1, FinishReason.LENGTH: 2}
 
 
@@ -61,7 +63,7 @@ def error_message(error: ZerolayerError) -> bytes:
     return (
         bytes_field(1, error.code.encode())
         + bytes_field(2, error.message.encode())
-        + bytes_field(3, (error.param or "").encode())
+        + bytes_field(3, _FIELDS.get(error.param or "", error.param or "").encode())
         + varint_field(5, error.status)
     )
 

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.contract import find_file, load
+from zerolayer.contract_paths import has_home, why_missing
 from zerolayer.errors import DeployFailed
 from zerolayer.front.deploys import PATH, VERSION, News
 from zerolayer.serve.admin_place import admin_socket
@@ -75,8 +76,10 @@ def admin_of(contract_file: str | None, port: str | None) -> Path | None:
 
 def _named(given: str) -> str:
     """A path as the server finds it, whose working directory is another one; any other name as it is."""
+    if not has_home(given):
+        return given
     path = Path(given).expanduser()
-    return str(path.absolute()) if path.exists() else given
+    return given if why_missing(path) else str(path.absolute())
 
 
 def _ask(connection: http.client.HTTPConnection, model: str) -> Iterator[News]:

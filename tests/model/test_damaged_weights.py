@@ -1,0 +1,106 @@
+"""Weights that are no numbers: one plain error at the start, whatever their type and place, never a crash."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from pathlib import Path
+
+import pytest
+
+from reference.engines import Engines
+from reference.tiny_folder import write_tiny_folder
+from reference.tiny_model import LLAMA_31, QWEN2, QWEN3, WIDE, TinyShape, write_tiny_model
+from zerolayer.errors import ModelFileError, StartupError
+from zerolayer.model.gguf import GgufFile
+from zerolayer.model.native_engine import EXACT, NativeEngine
+from zerolayer.model.source import open_source
+
+INFINITE, NAN, FLOAT_NAN = b"\x00\x7c", b"\x00\x7e", struct.pack("<f", float("nan"))
+# By type: bytes of the last block that make its numbers no numbers, and how far they are from its end.
+HARM = {
+    "F32": (FLOAT_NAN, 4),
+    "F16": (INFINITE, 2),
+    "BF16": (b"\xc0\x7f", 2),
+    "Q8_0": (INFINITE, 34),
+    "Q4_0": (NAN, 18),
+    "Q4_1": (INFINITE, 18),
+    "Q5_0": (NAN, 22),
+    "Q5_1": (INFINITE, 22),
+    "Q4_K": (INFINITE, 144),
+    "Q5_K": (NAN, 174),
+    "Q6_K": (INFINITE, 2),
+}
+MATRICES = ("blk.0.attn_v.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight", "output.weight", "token_embd.weight")
+VECTORS = (
+    (WIDE, "blk.1.attn_norm.weight"),
+    (WIDE, "blk.0.ffn_norm.weight"),
+    (WIDE, "output_norm.weight"),
+    (QWEN2, "blk.0.attn_q.bias"),
+    (QWEN2, "blk.1.attn_k.bias"),
+    (QWEN2, "blk.0.attn_v.bias"),
+    (QWEN3, "blk.0.attn_q_norm.weight"),
+    (QWEN3, "blk.1.attn_k_norm.weight"),
+    (LLAMA_31, "rope_freqs.weight"),
+)
+
+
+def damaged(path: Path, shape: TinyShape, tensor: str, harm: bytes, before_end: int) -> Path:
+    """The model with ``harm`` in the place of some bytes of ``tensor``."""
+    write_tiny_model(path, shape)
+    with GgufFile.open(path) as file:
+        info = file.tensors[tensor]
+    content = bytearray(path.read_bytes())
+    at = info.offset + info.n_bytes - before_end
+    content[at : at + len(harm)] = harm
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("tensor", MATRICES)
+@pytest.mark.parametrize("kind", HARM)
+def test_a_matrix_that_is_no_numbers_is_refused(tmp_path: Path, engines: Engines, kind: str, tensor: str) -> None:
+    path = damaged(tmp_path / "m.gguf", dataclasses.replace(WIDE, tensor_type=kind), tensor, *HARM[kind])
+    for exact in {False, kind in EXACT}:
+        with pytest.raises(ModelFileError, match=r"some of its weights are no finite numbers\. Download"):
+            engines.open(path, threads=2, exact=exact)
+
+
+@pytest.mark.parametrize(("shape", "tensor"), VECTORS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_vector_that_is_no_numbers_is_refused(
+    tmp_path: Path, engines: Engines, shape: TinyShape, tensor: str
+) -> None:
+    with pytest.raises(ModelFileError, match="no finite numbers"):
+        engines.open(damaged(tmp_path / "m.gguf", shape, tensor, FLOAT_NAN, 4))
+
+
+def test_rotary_frequencies_are_not_divided_by_zero(tmp_path: Path, engines: Engines) -> None:
+    with pytest.raises(ModelFileError, match="no finite numbers"):
+        engines.open(damaged(tmp_path / "m.gguf", LLAMA_31, "rope_freqs.weight", bytes(4), 4))
+
+
+def test_an_embedding_that_is_the_head_too_is_looked_at(tmp_path: Path, engines: Engines) -> None:
+    with pytest.raises(ModelFileError, match="no finite numbers"):
+        engines.open(damaged(tmp_path / "m.gguf", QWEN3, "token_embd.weight", FLOAT_NAN, 4))
+
+
+def test_a_scale_that_cannot_be_kept_exactly_is_refused_with_what_to_do(tmp_path: Path, engines: Engines) -> None:
+    shape = dataclasses.replace(WIDE, tensor_type="Q8_0")
+    path = damaged(tmp_path / "m.gguf", shape, "blk.0.attn_k.weight", b"\xff\x7b", 34)  # 65,504: finite
+    with pytest.raises(StartupError, match="too large to be kept exactly; use --weights int8"):
+        engines.open(path, threads=2, exact=True)
+    engines.open(path, threads=2)
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+def test_a_folder_s_weights_are_looked_at_too(tmp_path: Path, kind: str) -> None:
+    write_tiny_folder(tmp_path, WIDE, dtype=kind)
+    path = tmp_path / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    harm, before_end = HARM[kind]
+    content[len(content) - before_end :] = harm
+    path.write_bytes(content)
+    source = open_source(tmp_path)
+    with pytest.raises(ModelFileError, match="no finite numbers"):
+        NativeEngine.load(source.weights, source.config, slots=1, slot_tokens=64, chunk_tokens=16, threads=2)
+    source.weights.close()
