@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
+from zerolayer.model.letters import StepReport
 from zerolayer.serve.collector import Collector
+from zerolayer.serve.room import Reports
 
 
 class Clock:
@@ -120,3 +123,26 @@ def test_a_collector_that_was_not_started_changes_nothing(clock: Clock, generati
     kept = [[] for _ in range(usual[0] // 2)]
     idle.look()
     assert (gc.get_threshold(), generations, len(kept)) == (usual, [], usual[0] // 2)
+
+
+def test_the_loop_looks_when_it_has_taken_all_reports_that_are_there() -> None:
+    seen: list[int | str] = []
+
+    async def taken() -> None:
+        looked = asyncio.Event()
+
+        def look() -> None:
+            seen.append("look")
+            looked.set()
+
+        reports = Reports(asyncio.get_running_loop(), look)
+        reports.take = lambda report: seen.append(report.ended_ns)
+        reports.listen()
+        for ended_ns in range(2, 70):  # more than it takes in one turn
+            reports.put(StepReport(1, ended_ns, "greedy"))
+        reports.bell.ring()
+        await asyncio.wait_for(looked.wait(), 10)
+        reports.close()
+
+    asyncio.run(taken())
+    assert seen == [*range(2, 70), "look"]
