@@ -14,7 +14,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from in_process import decode_ns, loaded, machine, options, show, some_ids, write
@@ -22,7 +22,6 @@ from in_process import decode_ns, loaded, machine, options, show, some_ids, writ
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation
 from zerolayer.model.letters import StepReport
-from zerolayer.model.recorder import Recorder
 from zerolayer.model.step_clock import StepClock
 from zerolayer.model.warm_up import measure
 from zerolayer.wire.schema import Sampling
@@ -80,23 +79,22 @@ def step_times(engine: Engine, given: argparse.Namespace) -> Iterator[dict[str, 
                 }
 
 
-class Judge(Recorder):
-    """Is told each step before it becomes part of the bound, and holds it against that."""
+class Judge:
+    """Holds each step against its bound before it becomes part of that."""
 
-    def __init__(self, bound_ns: Callable[[int, int], int]) -> None:
-        super().__init__(time.monotonic_ns, bound_ns)
-        self._bound_of = bound_ns
+    def __init__(self, cost: CostTable) -> None:
+        self._cost = cost
         self.steps = self.misses = 0
         self.worst = 0.0
 
-    def step(self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_tokens: int, program: str) -> None:
-        """As the recorder's."""
-        if bound := self._bound_of(decode_rows, prefill_tokens):
-            over = (ended_ns - started_ns) / bound
+    def step(self, report: StepReport) -> None:
+        """Judge a step, then enter it."""
+        rows, tokens, took = len(report.decode), report.prefill_tokens, report.ended_ns - report.started_ns
+        if bound := self._cost.step_bound_ns(rows, tokens):
             self.steps += 1
-            self.misses += over > 1
-            self.worst = max(self.worst, over)
-        super().step(started_ns, ended_ns, decode_rows=decode_rows, prefill_tokens=prefill_tokens, program=program)
+            self.misses += took > bound
+            self.worst = max(self.worst, took / bound)
+        self._cost.observe(decode_rows=rows, prefill_tokens=tokens, elapsed_ns=took)
 
 
 class Load:
@@ -105,8 +103,8 @@ class Load:
     def __init__(self, engine: Engine, cost: CostTable, steps: int, seed: int) -> None:
         self._wanted, self._random = steps, random.Random(seed)
         self._longest = engine.describe().slot_tokens // 2
-        self.judge = Judge(cost.step_bound_ns)
-        self.clock = StepClock(engine, self.deliver, time.monotonic_ns, cost, recorder=self.judge)
+        self.judge = Judge(cost)
+        self.clock = StepClock(engine, self.deliver, time.monotonic_ns)
         self.done = threading.Event()
 
     def admit(self, slot: int) -> None:
@@ -116,7 +114,8 @@ class Load:
         self.clock.admit(slot, Generation(prompt, Sampling(0.7, top_p=0.9), tokens, ignore_eos=True, keep=False))
 
     def deliver(self, report: StepReport) -> None:
-        """Fill the slots that came free."""
+        """Judge the step, and fill the slots that came free."""
+        self.judge.step(report)
         if self.judge.steps >= self._wanted:
             self.done.set()
             return

@@ -266,6 +266,7 @@ def measure_live(bench: Bench, requests: int) -> None:
             ("loop waits after a step", "loop"),
             ("step thread waits after a step", "step"),
             ("from a step to the next", "border"),
+            ("from a step's end to its tokens", "held"),
         ):
             for q in (50, 99, 100):
                 bench.keep(server, f"{what}, P{q}, with {found['slice'][:28]}", found[f"{name}_p{q}"], "ms")

@@ -5,8 +5,9 @@ step thread; after a line on standard input it prints what it has seen as JSON, 
 
 ``loop``: from the end of a step to the moment at which the loop takes its report. ``border``: from the end of a step
 to the beginning of the next, while there is work. ``step``: how much of that the step thread was not running, though it
-wanted to: it waited for the interpreter or for a core. Milliseconds. With ``--no-slice`` the loop's thread keeps the
-usual time slice.
+wanted to: it waited for the interpreter or for a core. ``held``: from the moment at which a step had computed to that
+at which the step thread had the interpreter and the step's tokens. Milliseconds. With ``--no-slice`` the loop's thread
+keeps the usual time slice.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from zerolayer.model.load import load_model
 from zerolayer.serve.loop_slice import shorten_slice
 from zerolayer.serve.running import running
 
-SWITCH_S = 0.0005  # as in zerolayer serve
+SWITCH_S = 0.0002  # as in zerolayer serve
 _MOST = 200_000
 
 
@@ -39,6 +40,7 @@ class TimedEngine:
         self._ended_ns = self._cpu_ns = 0
         self.border_ms: list[float] = []
         self.step_ms: list[float] = []
+        self.held_ms: list[float] = []
 
     def __getattr__(self, name):
         return getattr(self._engine, name)
@@ -50,6 +52,8 @@ class TimedEngine:
             self.border_ms.append(border / 1e6)
             self.step_ms.append((border - (cpu_ns - self._cpu_ns)) / 1e6)
         tokens = self._engine.step(plan)
+        if len(self.held_ms) < _MOST:
+            self.held_ms.append((time.monotonic_ns() - self._engine.computed_ns) / 1e6)
         # With rows left after this step the next one could begin at once.
         busy = len(plan.decode) + (plan.prefill_slot >= 0) > sum(token.finish is not None for token in tokens)
         self._ended_ns = time.monotonic_ns() if busy else 0
@@ -73,7 +77,8 @@ class Probe:
 def figures(probe: Probe, engine: TimedEngine) -> dict[str, float | None]:
     """Percentiles."""
     found: dict[str, float | None] = {"steps": float(len(probe.loop_ms))}
-    for name, values in (("loop", probe.loop_ms), ("step", engine.step_ms), ("border", engine.border_ms)):
+    timed = (("step", engine.step_ms), ("border", engine.border_ms), ("held", engine.held_ms))
+    for name, values in (("loop", probe.loop_ms), *timed):
         found |= {f"{name}_p{q}": percentile(values, q) for q in (50, 99, 100)}
     return found
 
@@ -95,6 +100,7 @@ async def serve(slots: str, *, short: bool) -> None:
         note = shorten_slice() if short else "the usual time slice"
         gc.collect()
         gc.freeze()
+        server.collector.start()
         steps = next(thread for thread in threading.enumerate() if thread.name == "zerolayer-step")
         print(server.port, steps.native_id, flush=True)
 

@@ -184,8 +184,9 @@ def test_sigusr1_writes_the_stacks_of_all_threads_and_the_last_steps_and_the_ser
 def test_a_process_that_gives_up_leaves_stacks_steps_and_a_code_of_its_own(tmp_path):
     script = (
         "import time; from zerolayer.model.diagnosis import give_up; from zerolayer.model.recorder import Recorder\n"
+        "from zerolayer.model.letters import StepReport\n"
         "recorder = Recorder(time.monotonic_ns, lambda rows, tokens: 0)\n"
-        "recorder.step(1, 2, decode_rows=1, prefill_tokens=0, program='greedy')\n"
+        "recorder.step(StepReport(1, 2, 'greedy', (0,)))\n"
         "give_up(recorder)"
     )
     environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}

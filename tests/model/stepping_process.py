@@ -1,8 +1,8 @@
 """A process of its own that runs 1,000 steps and prints what they allocated, as JSON.
 
 Arguments: the model file, kernel set, threads, and ``engine`` (the native engine alone, driven with plans made before)
-or ``clock`` (the whole step clock with its cost table and recorder). Beside the best program, every kind of sampling is
-in the steps. ``count_allocations.c`` must be preloaded.
+or ``clock`` (the whole step clock, beside a cost table and a recorder). Beside the best program, every kind of sampling
+is in the steps. ``count_allocations.c`` must be preloaded.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def generation(slot: int, tokens: int) -> Generation:
 
 def engine_alone(engine: NativeEngine, counter: Counter) -> dict[str, int]:
     """Steps with five decode rows of every sampling and a chunk of a long prompt."""
-    native = engine._live
+    native, tokens = engine._live, engine._tokens
     prompt = [1 + i % 50 for i in range(WARM + STEPS)]
     for slot in range(SLOTS):
         engine.open(slot, generation(slot, WARM + STEPS + 8))
@@ -70,7 +70,7 @@ def engine_alone(engine: NativeEngine, counter: Counter) -> dict[str, int]:
     for left in range(WARM + STEPS - 1, -1, -1):
         if left == STEPS:
             counter.start()
-        native.step(plan, SLOTS, 1)
+        native.step(tokens, plan, SLOTS, 1)
     return counter.stop()
 
 
@@ -81,6 +81,9 @@ def whole_clock(engine: NativeEngine, counter: Counter) -> dict[str, int]:
     def deliver(report: StepReport) -> None:
         nonlocal steps
         steps += bool(report.decode)
+        recorder.step(report)
+        elapsed = report.ended_ns - report.started_ns
+        cost.observe(decode_rows=len(report.decode), prefill_tokens=report.prefill_tokens, elapsed_ns=elapsed)
         if steps == WARM_CLOCK:
             counter.start()
         elif steps == WARM_CLOCK + STEPS:
@@ -88,8 +91,8 @@ def whole_clock(engine: NativeEngine, counter: Counter) -> dict[str, int]:
             done.set()
 
     cost = CostTable(slots=SLOTS, chunk_tokens=CHUNK)
-    clock_ns = time.monotonic_ns
-    clock = StepClock(engine, deliver, clock_ns, cost, recorder=Recorder(clock_ns, cost.step_bound_ns))
+    recorder = Recorder(time.monotonic_ns, cost.step_bound_ns)
+    clock = StepClock(engine, deliver, time.monotonic_ns)
     for slot in range(SLOTS):
         clock.admit(slot, generation(slot, WARM_CLOCK + STEPS + 100))
     clock.start()

@@ -12,7 +12,6 @@ import pytest
 
 from reference.engines import Engines
 from reference.tiny_model import SMOL
-from zerolayer.model._native import ring_and_wait
 from zerolayer.model.bell import Bell
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.letters import StepReport
@@ -45,8 +44,6 @@ class Engine(MockEngine):
         self.bells: list[int] = []
         self.rung: list[int] = []
         self.rung_before_closing: list[int] = []
-        self.closed_with: list[int] = []
-        self.keeps = False  # what it closes, and rings while it does
 
     def describe(self) -> EngineInfo:
         return msgspec.structs.replace(super().describe(), rings=self._does_ring)
@@ -56,11 +53,9 @@ class Engine(MockEngine):
         self.rung.append(self._bell.rung)
         return super().step(plan)
 
-    def close(self, slot: int, bell: int = -1) -> bool:
+    def close(self, slot: int) -> None:
         self.rung_before_closing.append(self._bell.rung)
-        self.closed_with.append(bell)
         super().close(slot)
-        return self.keeps and bell >= 0
 
 
 @pytest.fixture
@@ -74,10 +69,9 @@ def bell() -> Iterator[CountingBell]:
 def run(bell: CountingBell) -> Callable[..., Engine]:
     """One generation of five tokens on a clock of its own, to the end."""
 
-    def start(*, rings: bool, keeps: bool = False) -> Engine:
+    def start(*, rings: bool) -> Engine:
         done = threading.Event()
         engine = Engine(bell, rings=rings)
-        engine.keeps = keeps
 
         def deliver(report: StepReport) -> None:
             if report.released:
@@ -122,56 +116,11 @@ def test_the_clock_rings_for_an_engine_that_does_not(bell, run):
     assert engine.rung == [0, 1, 2, 3, 4]
 
 
-def test_the_last_report_is_rung_for_before_a_slot_is_closed_that_does_not_ring(bell, run):
-    engine = run(rings=False)
-    assert (engine.rung_before_closing, engine.closed_with) == ([5], [-1])
-
-
-@pytest.mark.parametrize("keeps", [True, False])
-def test_a_slot_that_is_closed_is_given_the_bell_and_what_it_does_not_ring_the_clock_does(bell, run, keeps):
-    engine = run(rings=True, keeps=keeps)
-    assert (engine.rung_before_closing, engine.closed_with) == ([0], [bell.fd])
-    assert bell.rung == (0 if keeps else 1)
-
-
-def test_who_rings_and_waits_goes_on_when_it_is_heard(bell):
-    threading.Timer(0.05, bell.heard).start()
-    assert ring_and_wait(bell.fd, 10_000_000_000)
-    assert not heard(bell)
-
-
-def test_who_rings_and_waits_is_not_held_up_by_a_loop_that_does_not_hear(bell):
-    bell.ring_and_wait()
-    assert heard(bell)
-
-
-def test_the_loop_has_the_reports_before_work_that_has_come_is_opened(bell):
-    told: list[StepReport] = []
-    told_at_opening: list[int] = []
-
-    class Opened(Engine):
-        def open(self, slot: int, generation: Generation) -> None:
-            told_at_opening.append(len(told))
-            super().open(slot, generation)
-
-        def step(self, plan: StepPlan) -> list[SampledToken]:
-            if not told_at_opening[1:]:
-                clock.admit(1, Generation([3], GREEDY, 2, ignore_eos=True))
-            return super().step(plan)
-
-    done = threading.Event()
-
-    def deliver(report: StepReport) -> None:
-        told.append(report)
-        if 0 in report.released:
-            done.set()
-
-    clock = StepClock(Opened(bell, rings=True), deliver, lambda: 0, bell=bell)
-    clock.admit(0, Generation([1, 2], GREEDY, 5, ignore_eos=True))
-    clock.start()
-    assert done.wait(10)
-    clock.stop()
-    assert told_at_opening == [0, 1]  # the first step's
+@pytest.mark.parametrize("rings", [True, False])
+def test_the_clock_rings_for_the_last_report_which_no_step_follows(bell, run, rings):
+    engine = run(rings=rings)
+    assert bell.rung == (1 if rings else 5)
+    assert len(engine.bells) == 5
 
 
 def test_the_native_engine_rings_in_its_step(engines: Engines, bell: CountingBell) -> None:
@@ -183,16 +132,6 @@ def test_the_native_engine_rings_in_its_step(engines: Engines, bell: CountingBel
     engine.step(StepPlan((0,), bell=bell.fd))
     assert os.eventfd_read(bell.fd) == 1
     engine.close(0)
-
-
-def test_the_native_engine_rings_when_it_keeps_what_it_closes(engines: Engines, bell: CountingBell) -> None:
-    engine = engines.open(SMOL, slots=2, slot_tokens=64, chunk_tokens=32, prefixes=2, prefix_tokens=32)
-    for heard_of in (True, False):  # the second time the prefix is there
-        engine.open(0, Generation(list(range(40, 60)), GREEDY, 4, ignore_eos=True))
-        engine.step(StepPlan((), 0, engine.prefill_left(0)))
-        assert engine.close(0, bell.fd) is heard_of
-        assert heard(bell) is heard_of
-        bell.heard()
 
 
 def test_a_step_whose_bell_nobody_hears_ends_all_the_same(engines: Engines, bell: CountingBell) -> None:

@@ -23,7 +23,7 @@ def charged(engine: Engine) -> tuple[ComputeMeter, int, dict[int, int]]:
     info = engine.describe()
     cost = CostTable(slots=info.slots, chunk_tokens=info.chunk_tokens)
     reports: queue.SimpleQueue[StepReport] = queue.SimpleQueue()
-    clock = StepClock(engine, reports.put, time.monotonic_ns, cost)
+    clock = StepClock(engine, reports.put, time.monotonic_ns)
     began = time.monotonic_ns()
     meter = ComputeMeter(info.threads, info.slots, began)
     slots: dict[int, int] = {}
@@ -36,6 +36,8 @@ def charged(engine: Engine) -> tuple[ComputeMeter, int, dict[int, int]]:
     ended: set[int] = set()
     while len(ended) < 3:
         report = reports.get(timeout=10)
+        elapsed = report.ended_ns - report.started_ns
+        cost.observe(decode_rows=len(report.decode), prefill_tokens=report.prefill_tokens, elapsed_ns=elapsed)
         share = cost.chunk_share(len(report.decode), report.prefill_tokens)
         charge = meter.step(report.started_ns, report.ended_ns, report.decode, report.prefill_slot, share)
         for slot in report.decode:

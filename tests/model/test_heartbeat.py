@@ -119,9 +119,9 @@ class Wrong(MockEngine):
         if generation.sampling.temperature == 0.0:
             self.greedy.add(slot)
 
-    def close(self, slot: int, bell: int = -1) -> bool:
+    def close(self, slot: int) -> None:
         self.greedy.discard(slot)
-        return super().close(slot, bell)
+        super().close(slot)
 
     def step(self, plan: StepPlan) -> list[SampledToken]:
         tokens = super().step(plan)
@@ -206,3 +206,5 @@ def test_a_beat_among_requests_changes_nothing_for_them(programs: Programs) -> N
     clock.stop()
     assert len([token for report in reports for token in report.tokens]) == 40
     assert {slot for report in reports for slot in (*report.decode, *report.released)} == {1}
+    faults = [report.faults for report in reports]  # of the thread, so far
+    assert (faults, faults[0] > 0) == (sorted(faults), True)

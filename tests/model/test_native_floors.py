@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from reference.engines import Engines
 from reference.schedule import alone
 from reference.tiny_model import SMOL
-from zerolayer.model.engine import Generation
+from zerolayer.model.engine import Generation, StepPlan
 from zerolayer.wire.schema import Sampling
 
 SLOTS, SLOT_TOKENS = 3, 64
@@ -21,6 +23,14 @@ def test_measuring_changes_no_token(engines: Engines) -> None:
     assert engine.spin_ns(1000) > 0
     assert engine.products_ns(10) > 0
     assert alone(engine, ASKED) == before
+
+
+def test_a_step_tells_when_it_had_computed(engines: Engines) -> None:
+    engine = engines.open(SMOL)
+    engine.open(0, ASKED)
+    begun = time.monotonic_ns()
+    engine.step(StepPlan((), 0, 3))
+    assert begun < engine.computed_ns <= time.monotonic_ns()
 
 
 def test_a_longer_spin_takes_longer(engines: Engines) -> None:

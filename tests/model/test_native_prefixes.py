@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.engines import Engines
-from reference.schedule import alone, together
+from reference.schedule import Run, alone, slotless, together
 from reference.tiny_model import LLAMA_64, SMOL
+from zerolayer.errors import EngineFailed
 from zerolayer.model import _native
-from zerolayer.model.engine import Generation, SampledToken
+from zerolayer.model.engine import Generation, SampledToken, StepPlan
 from zerolayer.model.letters import StepReport
 from zerolayer.model.native_engine import NativeEngine
 from zerolayer.model.step_clock import StepClock
@@ -112,6 +113,51 @@ def test_a_prompt_that_was_cancelled_before_it_was_complete_is_not_kept(sharing:
     sharing.open(0, generation(prompt(50)))
     sharing.close(0)
     assert shared_tokens(sharing, prompt(50)) == 0
+
+
+def test_a_prompt_is_kept_while_its_answer_still_runs(plain: NativeEngine, sharing: NativeEngine) -> None:
+    expected = {slot: alone(plain, generation(prompt(50), tokens=4 + slot)) for slot in range(2)}
+    run = Run(sharing)
+    run.admit(0, generation(prompt(50), tokens=4))
+    while run.prefilling():
+        run.step(StepPlan((), 0, min(16, sharing.prefill_left(0))))
+    run.admit(1, generation(prompt(50), tokens=5))
+    assert sharing.prefill_left(1) == 2
+    run.to_the_end()
+    assert {slot: slotless(tokens) for slot, tokens in run.tokens.items()} == expected
+
+
+def test_what_an_entry_holds_is_kept_before_a_longer_prompt_is_read_to_its_end(
+    plain: NativeEngine, sharing: NativeEngine
+) -> None:
+    sharing.open(0, generation(prompt(100)))
+    for _ in range(2):
+        assert shared_tokens(sharing, prompt(100)) == 0
+        sharing.step(StepPlan((), 0, 32))
+    sharing.close(0)
+    assert shared_tokens(sharing, prompt(100)) == 64
+    assert alone(sharing, generation(prompt(100))) == alone(plain, generation(prompt(100)))
+
+
+def test_a_slot_may_be_used_again_at_once_by_another_prompt(plain: NativeEngine, sharing: NativeEngine) -> None:
+    for seed in (1, 2, 1):
+        assert alone(sharing, generation(prompt(40, seed))) == alone(plain, generation(prompt(40, seed)))
+
+
+def test_a_step_that_is_refused_keeps_nothing(sharing: NativeEngine) -> None:
+    sharing.open(0, generation(prompt(32)))
+    with pytest.raises(EngineFailed):
+        sharing.step(StepPlan((2,), 0, 32))  # slot 2 is not open
+    sharing.close(0)
+    assert shared_tokens(sharing, prompt(32)) == 0
+
+
+def test_what_is_kept_in_changing_numbers_of_threads_has_the_same_bits(engines: Engines) -> None:
+    sharing = engines.open(LLAMA_64, threads=3, prefixes=2, prefix_tokens=64)
+    sharing._live.follow_threads([1, 3, 2])
+    first = alone(sharing, generation(prompt(60)))
+    assert shared_tokens(sharing, prompt(60)) == 48
+    assert alone(sharing, generation(prompt(60))) == first
 
 
 @pytest.mark.parametrize("kernels", _native.kernel_sets())

@@ -165,6 +165,33 @@ def test_least_recently_used_counts_a_hit_as_a_use() -> None:
     assert cache.attach(prompt(1)) is not None
 
 
+def test_what_was_not_written_after_all_is_not_found(cache: PrefixCache) -> None:
+    kept = cache.admit(prompt(3))
+    assert kept is not None
+    cache.forget(kept)
+    assert cache.attach(prompt(3)) is None
+    assert cache.free == 2
+
+
+def test_what_two_entries_hold_is_found_while_either_is_there(cache: PrefixCache) -> None:
+    longer = cache.admit(prompt(3))
+    other = cache.admit(prompt(1)[:-1] + prompt(2, first=900))
+    assert longer is not None
+    cache.forget(longer)
+    assert cache.attach(prompt(3)) == Hit(other.entry, BLOCK)
+
+
+def test_a_salt_without_entries_leaves_nothing_behind(cache: PrefixCache) -> None:
+    for number in range(50):
+        cache.admit(prompt(1), number.to_bytes(4, "big"))
+    assert len(cache._roots) == 2  # as many as there are entries
+
+
+@pytest.mark.parametrize(("tokens", "kept"), [(0, 0), (15, 0), (16, 16), (47, 32), (64, 64), (900, 64)])
+def test_whole_blocks_are_kept_and_no_more_than_an_entry_holds(cache: PrefixCache, tokens: int, kept: int) -> None:
+    assert cache.keeps(tokens) == kept
+
+
 # Few different blocks, so that prompts agree often.
 tokens = st.builds(
     lambda blocks, rest: [token for block in blocks for token in [block] * BLOCK] + [5] * rest,

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from zerolayer.errors import EngineFailed
+from zerolayer.model._native import page_faults
+from zerolayer.model.letters import StepReport
 from zerolayer.model.recorder import STEPS, Recorder, StepRecord, table, write
 
 MS = 1_000_000
@@ -48,8 +51,15 @@ def steal(path: Path, ticks: int) -> None:
     path.write_text(f"cpu  9 9 9 9 9 9 9 {ticks} 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
 
 
-def step(recorder: Recorder, took_ms: int, *, rows: int = 1, tokens: int = 0, program: str = "greedy") -> StepRecord:
-    recorder.step(5 * MS, (5 + took_ms) * MS, decode_rows=rows, prefill_tokens=tokens, program=program)
+def report(took_ns: int, started_ns: int = 5 * MS, *, rows: int = 1, tokens: int = 0, program: str = "greedy",
+           faults: int = 0) -> StepReport:  # fmt: skip
+    ended = started_ns + took_ns
+    return StepReport(started_ns, ended, program, tuple(range(rows)), prefill_tokens=tokens, faults=faults)
+
+
+def step(recorder: Recorder, took_ms: int, *, rows: int = 1, tokens: int = 0, program: str = "greedy",
+         faults: int = 0) -> StepRecord:  # fmt: skip
+    recorder.step(report(took_ms * MS, rows=rows, tokens=tokens, program=program, faults=faults))
     return recorder.records()[-1]
 
 
@@ -68,7 +78,7 @@ def test_each_program_keeps_its_name(recorder: Recorder) -> None:
 
 def test_the_last_thousand_steps_stay_oldest_first(recorder: Recorder) -> None:
     for number in range(STEPS + 3):
-        recorder.step(number, number + 1, decode_rows=1, prefill_tokens=0, program="greedy")
+        recorder.step(report(1, number))
     assert [record.started_ns for record in recorder.records()] == list(range(3, STEPS + 3))
 
 
@@ -87,8 +97,13 @@ def test_a_step_without_a_bound_is_no_outlier(recorder: Recorder) -> None:
 
 
 def test_an_outlier_is_over_bound_if_nothing_else_happened(recorder: Recorder, clock: Clock) -> None:
-    recorder.step(0, 9 * MS, decode_rows=1, prefill_tokens=0, program="greedy")
-    assert recorder.records()[-1].causes[0] == "over bound"
+    assert step(recorder, 9).causes[0] == "over bound"
+
+
+def test_what_is_no_step_is_not_recorded(recorder: Recorder) -> None:
+    recorder.step(StepReport(5 * MS, 5 * MS, "none", released=[1]))
+    recorder.step(StepReport(5 * MS, 6 * MS, "none", released=[1], failure=EngineFailed("broken on purpose")))
+    assert recorder.records() == []
 
 
 def test_an_outlier_tells_the_time_that_the_hypervisor_took(recorder: Recorder, clock: Clock, stat: Path) -> None:
@@ -127,10 +142,16 @@ def test_a_collection_is_told_in_one_step_only(recorder: Recorder, clock: Clock)
 
 
 def test_an_outlier_tells_its_page_faults(recorder: Recorder) -> None:
-    step(recorder, 1)
+    assert step(recorder, 9, faults=70).page_faults == 0  # those of the thread's start, and not of this step
+    told = step(recorder, 9, faults=73)
+    assert (told.page_faults, told.causes) == (3, ("over bound", "3 page faults"))
+
+
+def test_the_page_faults_of_a_thread_are_its_own() -> None:
+    before = page_faults()
     with mmap.mmap(-1, mmap.PAGESIZE) as fresh:  # memory of the allocator may have been touched before
         fresh[0] = 1
-        assert step(recorder, 9).page_faults > 0
+        assert page_faults() > before
 
 
 def test_a_stopped_recorder_leaves_no_callback_behind(clock: Clock, stat: Path) -> None:
@@ -142,9 +163,11 @@ def test_a_stopped_recorder_leaves_no_callback_behind(clock: Clock, stat: Path) 
 
 
 def test_the_ring_takes_no_memory_after_the_first_round(recorder: Recorder) -> None:
+    late = report(9 * MS)
+
     def rounds(count: int) -> None:
         for _ in range(count):
-            recorder.step(0, 9 * MS, decode_rows=1, prefill_tokens=0, program="greedy")
+            recorder.step(late)
 
     rounds(STEPS)
     before = sys.getallocatedblocks()

@@ -90,15 +90,14 @@ class Fuzzer {
   }
 
   void call() {
-    switch (below(21)) {
+    switch (below(20)) {
       case 0: case 1: case 2: return open();
       case 3: return close(any(kSlots));
-      case 4: return save_prefix();
-      case 5: return logits();
-      case 6: return load();
-      case 7: return static_cast<void>(accepted([&] { engine_->prefill_left(any(kSlots)); }));
-      case 8: return pin();
-      case 9: return follow();
+      case 4: return logits();
+      case 5: return load();
+      case 6: return static_cast<void>(accepted([&] { engine_->prefill_left(any(kSlots)); }));
+      case 7: return pin();
+      case 8: return follow();
       default: return step();
     }
   }
@@ -137,11 +136,13 @@ class Fuzzer {
     if (one_in(16)) prefill = any(kSlots);
     if (one_in(16)) count = any(kChunk);
     for (int i = 0; i < kSlots * engine_->mask_words(); i++) engine_->masks()[i] = one_in(2) ? 1u << below(6) : uint32_t(random_.bits());
+    const zl::Keeping keep = !one_in(3) ? zl::Keeping{} : zl::Keeping{any(kPrefixes), one_in(4) ? any(kPrefixTokens) : 16 * (1 + below(2))};
     const std::vector<zl::Sampled>* sampled = nullptr;
-    if (!accepted([&] { sampled = &engine_->step(decode.data(), int(decode.size()), prefill, count); })) return;
+    if (!accepted([&] { sampled = &engine_->step(decode.data(), int(decode.size()), prefill, count, keep); })) return;
     expect(int(engine_->scored().size()) <= std::max(0, count), "only tokens of the chunk are scored");
     for (const int32_t s : decode) expect(slots_.at(s).produced > 0 && slots_[s].produced < slots_[s].wanted, "only a running slot decodes");
     if (prefill >= 0 && count > 0) slots_.at(prefill).done += count;
+    expect(keep.tokens == 0 || keep.tokens <= slots_.at(prefill).done, "only what has been read is kept");
     for (const zl::Sampled& one : *sampled) {
       expect(one.choice.token >= 0 && one.choice.token < SmallModel::kVocabulary, "a token lies in the vocabulary");
       const uint32_t word = engine_->masks()[one.slot * engine_->mask_words() + one.choice.token / 32];
@@ -151,11 +152,6 @@ class Fuzzer {
     }
     for (int s = 0; s < kSlots; s++)
       if (slots_[s].prompt && slots_[s].produced == slots_[s].wanted) close(s);
-  }
-
-  void save_prefix() {
-    const int slot = any(kSlots), prefix = any(kPrefixes), tokens = one_in(4) ? any(kPrefixTokens) : 16 * (1 + below(2));
-    if (accepted([&] { engine_->save_prefix(slot, prefix, tokens); })) expect(slots_.at(slot).prompt > 0, "only an open slot is saved");
   }
 
   void logits() {

@@ -2,18 +2,12 @@
 
 Rung while the ringer still holds the interpreter, the loop wakes up to wait for it, has then had its share of the
 core, and may not be given it back before the scheduler's next tick, milliseconds later. So an engine that ``rings``
-does it inside its step, right after it let go; and while the bell is not heard, that step gives way to the loop. Where
-the ringer has something else to do first, it waits for a moment instead.
+does it inside its step, right after it let go; and while the bell is not heard, that step gives way to the loop.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Final
-
-from zerolayer.model import _native
-
-PATIENCE_NS: Final = 150_000  # within which the loop has usually taken a step's report
 
 
 class Bell:
@@ -25,10 +19,6 @@ class Bell:
     def ring(self) -> None:
         """Wake the loop now."""
         os.eventfd_write(self.fd, 1)
-
-    def ring_and_wait(self) -> None:
-        """Wake the loop and let go of the interpreter until it has heard, for ``PATIENCE_NS`` at most."""
-        _native.ring_and_wait(self.fd, PATIENCE_NS)
 
     def heard(self) -> None:
         """The loop has done what it was woken for; the next ring wakes it again."""

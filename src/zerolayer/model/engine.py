@@ -76,7 +76,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     vocabulary: int
     memory_bytes: int = 0  # taken at start, and nothing afterwards
     notes: tuple[str, ...] = ()  # what the system allowed: huge pages, quota, affinity
-    rings: bool = False  # a step rings the bell of its plan, and a slot that is closed may ring
+    rings: bool = False  # a step rings the bell of its plan
 
 
 class Engine(Protocol):
@@ -94,15 +94,12 @@ class Engine(Protocol):
     def step(self, plan: StepPlan) -> list[SampledToken]:
         """Run one step; releases the GIL while it computes.
 
-        Returns a token for every decode slot, and for the prefill slot when its prompt is complete. Raises
-        ``EngineFailed``.
+        Returns a token for every decode slot, and for the prefill slot when its prompt is complete. May keep a prefix
+        of the prompt as soon as it is computed. Raises ``EngineFailed``.
         """
 
-    def close(self, slot: int, bell: int = -1) -> bool:
-        """Forget what the slot held, except a prefix of its prompt that is worth keeping. Idempotent.
-
-        An engine that ``rings`` may write to ``bell`` while it keeps the prefix; whether it did.
-        """
+    def close(self, slot: int) -> None:
+        """Forget what the slot held. Idempotent."""
 
     @property
     def resting(self) -> int:

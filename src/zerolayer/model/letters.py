@@ -51,3 +51,4 @@ class StepReport(msgspec.Struct, frozen=True):
     released: Sequence[int] = ()
     shared: Sequence[tuple[int, int]] = ()
     failure: ZerolayerError | None = None
+    faults: int = 0  # page faults of the thread that steps, so far

@@ -102,10 +102,9 @@ class MockEngine:
                 sampled.append(self._scored(state.generation, self._sample(plan.prefill_slot)))
         return masks.advance(sampled) if masks.used else sampled
 
-    def close(self, slot: int, bell: int = -1) -> bool:  # noqa: ARG002 - it does not ring
+    def close(self, slot: int) -> None:
         self._slots.pop(slot, None)
         self._masks.close(slot)
-        return False
 
     @property
     def resting(self) -> int:

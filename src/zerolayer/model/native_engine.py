@@ -27,13 +27,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_FINISH = {0: None, 1: FinishReason.STOP, 2: FinishReason.LENGTH}  # by native/engine.hpp's Finish
+_FINISHES = (None, FinishReason.STOP, FinishReason.LENGTH)  # by native/engine.hpp's Finish
 # Types whose groups the kernels take as they are (native/pack_groups.cpp).
 EXACT = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
 # Tensors that the kernels compute as one matrix, which has one type if it is kept exactly.
 ONE_MATRIX = {"attn_q.weight": ("attn_k.weight", "attn_v.weight"), "ffn_gate.weight": ("ffn_up.weight",)}
 _SEED_MASK = (1 << 64) - 1
 _INT32 = "i"  # array's code
+
+
+class _Open(msgspec.Struct):
+    """What an open slot holds."""
+
+    generation: Generation
+    prompt: array[int]
+    hit: Hit | None
+    keeps: int  # so many tokens of the prompt, from its first on, are kept when they are computed; 0: none any more
+    constant: bool
 
 
 class NativeEngine:
@@ -44,10 +54,11 @@ class NativeEngine:
     ) -> None:
         self._engine: _native.Engine | None = native
         self._info = info
+        self._tokens = _native.Tokens(SampledToken, _FINISHES, _logprob)
         self._stop_ids = list(stop_ids)
         self._prefixes = prefixes
         self._masks = Masks(native.mask_address, native.mask_bytes, info.slots + 1, info.threads)
-        self._open: dict[int, tuple[Generation, Hit | None]] = {}
+        self._open: dict[int, _Open] = {}
         self._scores: dict[int, list[TokenLogprob]] = {}  # of the prompts that are scored, as far as they are read
 
     @classmethod
@@ -134,16 +145,25 @@ class NativeEngine:
         """
         return self._live.products(turns)
 
+    @property
+    def computed_ns(self) -> int:
+        """When the last step had computed, on the monotonic clock: since then it waited for the interpreter."""
+        return self._live.ended_ns
+
     def open(self, slot: int, generation: Generation) -> None:
-        sampling = generation.sampling
+        self._begin(slot, generation)
+
+    def _begin(self, slot: int, generation: Generation, *, constant: bool = False) -> None:
+        """``constant``: what is kept of the prompt is everybody's, and never leaves."""
+        sampling, prompt = generation.sampling, array(_INT32, generation.prompt)
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK
         scored = generation.prompt_logprobs
         whole = generation.whole or scored is not None
-        hit = None if whole else self._prefixes.attach(generation.prompt, generation.salt)
+        hit = None if whole else self._prefixes.attach(prompt, generation.salt)
         try:
             self._live.open(
                 slot,
-                array(_INT32, generation.prompt),
+                prompt,
                 generation.max_tokens,
                 sampling.temperature,
                 sampling.top_p,
@@ -166,7 +186,8 @@ class NativeEngine:
             if hit:
                 self._prefixes.detach(hit)
             raise EngineFailed(f"The engine refused a generation: {error}.") from None
-        self._open[slot] = (generation, hit)
+        keeps = self._prefixes.keeps(len(prompt)) if generation.keep else 0
+        self._open[slot] = _Open(generation, prompt, hit, keeps, constant)
         if generation.grammar is not None:
             self._masks.open(slot, generation.grammar)
         if scored is not None:
@@ -179,40 +200,47 @@ class NativeEngine:
         masks = self._masks
         if masks.used:
             masks.fill(self._rows_to_sample(plan))
+        keep = self._to_keep(plan) if plan.prefill_slot >= 0 else None
+        entry, kept = (0, 0) if keep is None else (keep.entry, keep.tokens)
         try:
-            sampled = self._live.step(plan.decode, plan.prefill_slot, plan.prefill_tokens, plan.bell)
+            tokens = self._live.step(
+                self._tokens, plan.decode, plan.prefill_slot, plan.prefill_tokens, plan.bell, entry, kept
+            )
         except ValueError as error:
+            if keep is not None:
+                self._prefixes.forget(keep)
             raise EngineFailed(f"The engine refused a step: {error}.") from None
-        tokens = [
-            SampledToken(slot, token_id, _FINISH[finish], _logprob(token_id, logprob))
-            for slot, token_id, finish, logprob in sampled
-        ]
-        scores = self._scores.get(plan.prefill_slot)
+        scores = self._scores.get(plan.prefill_slot) if self._scores else None
         if scores is not None:
             self._score(plan.prefill_slot, scores, tokens)
         return masks.advance(tokens) if masks.used else tokens
 
     def _score(self, slot: int, scores: list[TokenLogprob], tokens: list[SampledToken]) -> None:
         """Take the scores of a chunk; with the last one they all leave, beside the first token of the answer."""
-        prompt = self._open[slot][0].prompt
+        prompt = self._open[slot].prompt
         for logprob in self._live.scored():
-            score = _logprob(prompt[len(scores) + 1], logprob)
-            if score is not None:
-                scores.append(score)
+            scores.append(_logprob(prompt[len(scores) + 1], logprob))
         if tokens and tokens[-1].slot == slot:
             tokens[-1] = msgspec.structs.replace(tokens[-1], prompt=tuple(scores))
 
-    def close(self, slot: int, bell: int = -1) -> bool:
-        generation, hit = self._open.pop(slot, (None, None))
-        rung = False
-        if generation is not None and generation.keep and self._live.prefill_left(slot) == 0:
-            rung = self._keep(slot, generation.prompt, generation.salt, bell=bell) and bell >= 0
+    def close(self, slot: int) -> None:
         self._live.close(slot)
         self._masks.close(slot)
         self._scores.pop(slot, None)
-        if hit:  # not before: what the slot reads must not make room for what it leaves
-            self._prefixes.detach(hit)
-        return rung
+        closed = self._open.pop(slot, None)
+        if closed is not None and closed.hit is not None:
+            self._prefixes.detach(closed.hit)
+
+    def _to_keep(self, plan: StepPlan) -> Hit | None:
+        """Where this step is to write the beginning of the prompt that it reads, if it is the one that completes it."""
+        opened = self._open.get(plan.prefill_slot)
+        if opened is None or not opened.keeps:
+            return None
+        read = len(opened.prompt) - self._live.prefill_left(plan.prefill_slot) + plan.prefill_tokens
+        if read < opened.keeps:
+            return None
+        opened.keeps = 0
+        return self._prefixes.admit(opened.prompt, opened.generation.salt, constant=opened.constant)
 
     def _rows_to_sample(self, plan: StepPlan) -> Sequence[int]:
         slot = plan.prefill_slot
@@ -229,9 +257,8 @@ class NativeEngine:
         token_ids = token_ids[: self._info.slot_tokens - 1]
         if len(token_ids) < BLOCK:
             return
-        self.open(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True))
+        self._begin(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True), constant=True)
         self._prefill(slot, turn)
-        self._keep(slot, token_ids, b"", constant=True)
         self.close(slot)
 
     def keep_prefix(self, prefix: Kept, turn: Turn = ALONE) -> None:
@@ -265,13 +292,6 @@ class NativeEngine:
         while left := self.prefill_left(slot):
             with turn:
                 self.step(StepPlan((), slot, min(left, self._info.chunk_tokens)))
-
-    def _keep(self, slot: int, prompt: Sequence[int], salt: bytes, *, constant: bool = False, bell: int = -1) -> bool:
-        """Whether there was something to keep; then ``bell`` was rung."""
-        kept = self._prefixes.admit(prompt, salt, constant=constant)
-        if kept:
-            self._live.save_prefix(slot, kept.entry, kept.tokens, bell)
-        return kept is not None
 
     @property
     def _live(self) -> _native.Engine:
@@ -324,9 +344,7 @@ def needed_bytes(
     return weights + kv + slots * 6 * config.vocabulary + (slots + chunk_tokens) * row
 
 
-def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]] | None) -> TokenLogprob | None:
-    if logprob is None:
-        return None
+def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]]) -> TokenLogprob:
     # A list first: the tuple is then made at its size, and the next one reuses its memory.
     return TokenLogprob(token_id, logprob[0], tuple([Alternative(other, value) for other, value in logprob[1]]))
 

@@ -93,13 +93,17 @@ class PrefixCache:
         """The prompt's slot is closed."""
         self._entries[hit.entry].users -= 1
 
+    def keeps(self, tokens: int) -> int:
+        """How many of a prompt's ``tokens`` an entry would hold."""
+        return min(tokens, self._entry_tokens) // BLOCK * BLOCK
+
     def admit(self, prompt: Sequence[int], salt: bytes = b"", *, constant: bool = False) -> Hit | None:
-        """Choose an entry for a computed prompt's prefix; the caller copies ``tokens`` tokens into it.
+        """Choose an entry for the beginning of a prompt; the caller writes ``tokens`` tokens into it.
 
         None if the prompt is shorter than a block, is kept already, or every entry that it may take is in use or
         constant.
         """
-        raw = _blocks(prompt, min(len(prompt), self._entry_tokens))
+        raw = _blocks(prompt, self.keeps(len(prompt)))
         root, blocks = _CONSTANT if constant else _salted(salt), len(raw) // _BLOCK_BYTES
         if not raw or blocks in (len(self._path(root, raw)), len(self._path(_CONSTANT, raw))):
             return None
@@ -116,6 +120,11 @@ class PrefixCache:
             node = node.children.setdefault(block, _Node())
             node.holders.add(number)
         return Hit(number, blocks * BLOCK)
+
+    def forget(self, kept: Hit) -> None:
+        """What was to be written into an entry that ``admit`` gave was not."""
+        self._remove(kept.entry)
+        self._free.append(kept.entry)
 
     def _path(self, root: bytes, raw: bytes) -> list[_Node]:
         """The borders that some entry shares with ``raw``, from the first on."""
@@ -164,9 +173,13 @@ class PrefixCache:
         if not idle:
             return None
         number = min(idle, key=lambda candidate: self._entries[candidate].priority)
+        self._clock = max(self._clock, self._remove(number).priority)
+        return number
+
+    def _remove(self, number: int) -> _Entry:
         entry = self._entries.pop(number)
-        self._forget_one(entry.salt)
-        self._clock = max(self._clock, entry.priority)
+        if not entry.constant:
+            self._forget_one(entry.salt)
         node = self._roots[entry.root]
         for block in _cut(entry.raw):
             child = node.children[block]
@@ -177,7 +190,7 @@ class PrefixCache:
             node = child
         if not self._roots[entry.root].children:
             del self._roots[entry.root]
-        return number
+        return entry
 
     def _forget_one(self, salt: bytes) -> None:
         left = self._by_salt[salt] - 1

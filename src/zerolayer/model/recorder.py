@@ -3,14 +3,14 @@
 A step that takes longer than its bound is an outlier, and its record keeps what else happened: time in garbage
 collections (any thread's: they hold the interpreter), page faults of the step thread, and time that the hypervisor
 gave to others. The first two are counted for every step; the last costs a file read and is looked at for outliers
-only, so it is told for the time since the last look, with that time's length.
+only, so it is told for the time since the last look, with that time's length. What is written down is in the step's
+report: nothing is done for it on the step thread, whose next step waits.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import resource
 import struct
 import sys
 import tempfile
@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+
+from zerolayer.model.letters import StepReport
 
 STEPS = 1000
 _RECORD = struct.Struct("<HqqqIIIIIQ?I")
@@ -64,7 +66,7 @@ class StepRecord(msgspec.Struct, frozen=True):
 
 
 class Recorder:
-    """``step`` is for the step thread, ``records`` for any; the ring itself never grows.
+    """``step`` is for one thread, ``records`` for any; the ring itself never grows.
 
     ``bound_ns(decode_rows, prefill_tokens)`` gives the bound of a step, 0 where there is none yet. ``beside()`` says
     whether other programs share the engine's cores, and how many of its threads take no part in steps.
@@ -86,25 +88,28 @@ class Recorder:
         self._stat = stat
         self._steal_ms = self._read_steal_ms()
         self._steal_looked_ns = clock_ns()
-        self._faults = 0
+        self._faults: int | None = None  # as the last step told them
         self._collection_ns = 0
         self._collection_began_ns = 0
         self._collected_ns = 0  # of which the records know
 
     def start(self) -> None:
-        """On the thread that steps: begin to count its page faults, and all collections."""
-        self._faults = _page_faults()
+        """Begin to count collections."""
         gc.callbacks.append(self._on_collection)
 
     def stop(self) -> None:
-        """Stop counting."""
+        """Stop counting. Idempotent."""
         if self._on_collection in gc.callbacks:
             gc.callbacks.remove(self._on_collection)
 
-    def step(self, started_ns: int, ended_ns: int, *, decode_rows: int, prefill_tokens: int, program: str) -> None:
-        """Record one step; on the thread that ran it, before it becomes part of the bound."""
+    def step(self, report: StepReport) -> None:
+        """Record one step, before it becomes part of the bound. What is no step is not recorded."""
+        started_ns, ended_ns, decode_rows = report.started_ns, report.ended_ns, len(report.decode)
+        if report.failure is not None or ended_ns <= started_ns:
+            return
+        prefill_tokens, program = report.prefill_tokens, report.program
         bound_ns = self._bound_ns(decode_rows, prefill_tokens)
-        faults, collected = _page_faults(), self._collection_ns
+        faults, collected = report.faults, self._collection_ns
         steal_ms = window_ms = 0
         if 0 < bound_ns < ended_ns - started_ns:
             steal_ms, window_ms = self._look_for_steal()
@@ -119,7 +124,7 @@ class Recorder:
             bound_ns,
             decode_rows,
             prefill_tokens,
-            faults - self._faults,
+            0 if self._faults is None else faults - self._faults,
             steal_ms,
             window_ms,
             collected - self._collected_ns,
@@ -192,8 +197,3 @@ def _lines(records: list[StepRecord], now_ns: int) -> Iterator[str]:
             f"{ago:10.3f} {record.duration_ns // 1000:9d} {record.bound_ns // 1000:9d} {record.decode_rows:6d} "
             f"{record.prefill_tokens:7d} {record.program:<12} {', '.join(record.causes)}"
         ).rstrip()
-
-
-def _page_faults() -> int:
-    usage = resource.getrusage(resource.RUSAGE_THREAD)
-    return usage.ru_minflt + usage.ru_majflt

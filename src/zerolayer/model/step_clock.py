@@ -11,23 +11,26 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from typing import Final
+
+from msgspec.structs import replace
 
 from zerolayer.errors import EngineFailed, StartupError
+from zerolayer.model import _native
 from zerolayer.model.bell import Bell
-from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Engine, Generation, StepPlan, chunk_of
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.letters import Admit, Cancel, Letter, Probe, StepReport, Stop
 from zerolayer.model.program import FULL, Programs
-from zerolayer.model.recorder import Recorder
+from zerolayer.model.rows import Rows
 from zerolayer.model.shared_cores import ALONE, SharedCores
 
 _log = logging.getLogger("zerolayer.model")
 
-_FIRST_MISSES = 3  # heartbeats that come to nothing before the first request, until the engine is given up
+_OPENED: Final = 2  # slots at one step border: the report of the step before waits for them
+_FIRST_MISSES: Final = 3  # heartbeats that come to nothing before the first request, until the engine is given up
 
 
 class StepClock:
@@ -38,30 +41,24 @@ class StepClock:
         engine: Engine,
         deliver: Callable[[StepReport], None],
         clock_ns: Callable[[], int],
-        cost: CostTable | None = None,
         programs: Programs | None = None,
         heartbeat: Heartbeat | None = None,
-        recorder: Recorder | None = None,
         bell: Bell | None = None,
     ) -> None:
         self._engine = engine
         self._bell = bell
         self._deliver = deliver
         self._clock_ns = clock_ns
-        self._cost = cost
         self._registry = programs or Programs()
         self._heartbeat = heartbeat
-        self._recorder = recorder
         info = engine.describe()
         self._rings = info.rings
         self._chunk_tokens = info.chunk_tokens
         self._service_slot = info.slots  # one more than requests have: the engine's own
         self._mailbox: SimpleQueue[Letter] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="zerolayer-step", daemon=True)
-        self._programs: dict[int, str] = {}  # of open slots
-        self._prefilling: deque[int] = deque()
-        self._scored: set[int] = set()  # open slots whose prompt is scored
-        self._decoding: list[int] = []
+        self._thread = threading.Thread(target=self._turns, name="zerolayer-step", daemon=True)
+        self._rows = Rows(self._registry)
+        self._admitted: dict[int, Generation] = {}  # whose slots are not open yet
         self._cancelled: list[int] = []
         self._shared: list[tuple[int, int]] = []
         self._outbox: list[StepReport] = []
@@ -111,7 +108,7 @@ class StepClock:
             tries += 1
             heartbeat.hasten()  # nobody waits for the engine yet
             self._beat()
-            while self._programs:
+            while self._rows:
                 self._step()
             if heartbeat.refuted:
                 raise StartupError("The engine gave another output for the same input the second time it was asked.")
@@ -119,6 +116,7 @@ class StepClock:
 
     def stop(self) -> None:
         """Finish the running step, then end the thread. Open slots are dropped without a report."""
+        self._stopping = True
         self._mailbox.put(Stop())
         if self._thread.is_alive():
             self._thread.join()
@@ -138,65 +136,55 @@ class StepClock:
         """Run the next heartbeat at the next step border."""
         self._mailbox.put(Probe())
 
-    def _run(self) -> None:
-        if self._recorder is None:
-            self._turns()
-            return
-        self._recorder.start()
-        try:
-            self._turns()
-        finally:
-            self._recorder.stop()
-
     def _turns(self) -> None:
         while True:
-            block = not self._programs and not self._cancelled and self._draft is None
-            if block:
+            idle = not (self._rows or self._admitted or self._cancelled or self._draft is not None)
+            if idle:
                 self._step_began_ns = 0
                 self._tell()
-            elif self._rings and not self._mailbox.empty():
-                self._tell(waits=True)  # to open slots takes longer than the loop should wait
-            self._empty_mailbox(block=block)
+            self._empty_mailbox(block=idle)
             if self._stopping:
                 self._tell()
                 return
+            self._open_admitted()
             self._beat()
             self._open_draft()
-            if self._programs:
+            if self._rows:
                 self._step()
                 self._step_began_ns = self._clock_ns()
             elif self._cancelled:
                 now = self._clock_ns()
                 self._outbox.append(StepReport(now, now, "none", released=self._take_cancelled()))
 
-    def _tell(self, *, stepping: bool = False, waits: bool = False) -> int:
-        """Send the reports, then close the slots that they release: what is kept of their prompts is copied there.
+    def _tell(self, *, stepping: bool = False) -> int:
+        """Send the reports, then close the slots that they release.
 
-        ``waits``: let the loop take them first. Returns the bell that the step that follows (``stepping``) is to ring;
-        -1: nobody is to be woken any more.
+        Returns the bell that the step that follows (``stepping``) is to ring; -1: nobody is to be woken any more.
 
         Nobody can give such a slot new work before the next look into the mailbox, which comes after this.
         """
-        reports, self._outbox = self._outbox, []
-        for report in reports:
-            self._deliver(report)
-        bell = self._bell if reports else None
-        if bell is not None and (waits or not self._rings):
-            (bell.ring_and_wait if self._rings else bell.ring)()
-            bell = None
-        closing, self._closing = self._closing, []
-        for slot in closing:
-            if self._engine.close(slot, -1 if bell is None else bell.fd):
-                bell = None
-        if bell is not None and not stepping:
-            bell.ring()
-            bell = None
-        return -1 if bell is None else bell.fd
+        told = False
+        if self._outbox:
+            reports, self._outbox = self._outbox, []
+            for report in reports:
+                self._deliver(report)
+            told = True
+        if self._closing:
+            closing, self._closing = self._closing, []
+            for slot in closing:
+                self._engine.close(slot)
+        if not told or self._bell is None:
+            return -1
+        if stepping and self._rings:
+            return self._bell.fd
+        self._bell.ring()
+        return -1
 
     def _empty_mailbox(self, *, block: bool) -> None:
+        mailbox = self._mailbox
         try:
-            while True:
-                self._handle(self._mailbox.get(block=block, timeout=self._patience_s()))
+            while block or not mailbox.empty():
+                self._handle(mailbox.get(timeout=self._patience_s() if block else None))
                 block = False
         except Empty:
             return
@@ -210,7 +198,7 @@ class StepClock:
     def _beat(self) -> None:
         """Begin a heartbeat that is due; its rows then ride in the steps like any other's."""
         heartbeat = self._heartbeat
-        if heartbeat is None or heartbeat.beating or self._clock_ns() < heartbeat.due_ns:
+        if heartbeat is None or heartbeat.beating or (self._step_began_ns or self._clock_ns()) < heartbeat.due_ns:
             return
         if self._reads_draft:
             self._drop(self._service_slot)  # it is read anew after the beat
@@ -221,8 +209,7 @@ class StepClock:
         except EngineFailed:
             heartbeat.missed(self._clock_ns())
             return
-        self._programs[self._service_slot] = program
-        self._prefilling.append(self._service_slot)
+        self._rows.open(self._service_slot, program)
 
     @property
     def _beats(self) -> bool:
@@ -231,31 +218,30 @@ class StepClock:
     @property
     def _reads_draft(self) -> bool:
         """Whether the service slot holds the draft."""
-        return self._service_slot in self._programs and not self._beats
+        return self._service_slot in self._rows and not self._beats
 
     def _open_draft(self) -> None:
         """Begin to read the draft when the engine has nothing else to do. Others may come while it is open."""
-        if self._draft is not None and not self._programs:
+        if self._draft is not None and not self._rows:
             self._tell()  # the slot may be one that is to be closed
-            self._open(Admit(self._service_slot, self._draft))
+            self._open(self._service_slot, self._draft)
 
     def _handle(self, letter: Letter) -> None:
         if isinstance(letter, Admit):
             if letter.slot == self._service_slot:
                 self._draft = letter.generation
             else:
-                self._open(letter)
+                self._admitted[letter.slot] = letter.generation
         elif isinstance(letter, Cancel):
             if letter.slot == self._service_slot:
                 self._cancel_draft()
-            elif letter.slot in self._programs:
+            elif self._admitted.pop(letter.slot, None) is not None:
+                self._cancelled.append(letter.slot)
+            elif letter.slot in self._rows:
                 self._drop(letter.slot)
                 self._cancelled.append(letter.slot)
-        elif isinstance(letter, Probe):
-            if self._heartbeat is not None:
-                self._heartbeat.hasten()
-        else:
-            self._stopping = True
+        elif isinstance(letter, Probe) and self._heartbeat is not None:
+            self._heartbeat.hasten()
 
     def _cancel_draft(self) -> None:
         if self._draft is not None:
@@ -264,34 +250,32 @@ class StepClock:
             self._draft = None
             self._cancelled.append(self._service_slot)
 
-    def _open(self, letter: Admit) -> None:
+    def _open_admitted(self) -> None:
+        """Some of them, in their order. Only one prompt is read at a time."""
+        for slot in list(self._admitted)[:_OPENED] if self._admitted else ():
+            self._open(slot, self._admitted.pop(slot))
+
+    def _open(self, slot: int, generation: Generation) -> None:
         self._step_began_ns = self._step_began_ns or self._clock_ns()
         try:
-            self._engine.open(letter.slot, letter.generation)
+            self._engine.open(slot, generation)
         except EngineFailed as failure:  # one request's fault, if any: the others go on
             now = self._clock_ns()
-            if letter.slot == self._service_slot:
+            if slot == self._service_slot:
                 self._draft = None
-            self._outbox.append(StepReport(now, now, "none", released=[letter.slot], failure=failure))
+            self._outbox.append(StepReport(now, now, "none", released=[slot], failure=failure))
             return
-        generation = letter.generation
-        program = self._registry.of(generation.sampling)
-        self._programs[letter.slot] = program if generation.grammar is None else FULL
-        if letter.slot != self._service_slot:  # a draft is read when nothing else is
-            self._prefilling.append(letter.slot)
-        if letter.generation.prompt_logprobs is not None:
-            self._scored.add(letter.slot)
-        shared = len(letter.generation.prompt) - self._engine.prefill_left(letter.slot)
+        program = self._registry.of(generation.sampling) if generation.grammar is None else FULL
+        # A draft is read when nothing else is.
+        scored, apart = generation.prompt_logprobs is not None, slot == self._service_slot
+        self._rows.open(slot, program, scored=scored, apart=apart)
+        shared = len(generation.prompt) - self._engine.prefill_left(slot)
         if shared:
-            self._shared.append((letter.slot, shared))
+            self._shared.append((slot, shared))
 
     def _step(self) -> None:
-        plan = self._plan()
-        rows = set(plan.decode) | ({plan.prefill_slot} - {-1})
-        program = self._registry.covering(self._programs[slot] for slot in rows)
-        bell = self._tell(stepping=True)
-        if bell >= 0:
-            plan = StepPlan(plan.decode, plan.prefill_slot, plan.prefill_tokens, bell)
+        plan = self._plan(self._tell(stepping=True))
+        program = self._rows.program(plan.prefill_slot)
         if self.cores is not None:
             self._step_began_ns = 0  # to wait for a turn is no work
         with self.cores or ALONE:
@@ -303,40 +287,33 @@ class StepClock:
                 return
             ended = self._clock_ns()
         self._steps += 1
-        reads = plan.prefill_slot if plan.prefill_slot in self._prefilling else -1
-        if reads >= 0 and self._engine.prefill_left(reads) == 0:
-            self._prefilling.popleft()
-            self._decoding.append(reads)
+        reads = plan.prefill_slot
+        if reads >= 0 and reads == self._rows.reads and self._engine.prefill_left(reads) == 0:
+            self._rows.read()
         released = [token.slot for token in tokens if token.finish is not None]
         for slot in released:
             self._drop(slot)
         if self._service_slot in released and not self._beats:
             self._draft = None
-        released += self._take_cancelled()
-        self._account(plan, program, started, ended)
+        if self._cancelled:
+            released += self._take_cancelled()
         shared, self._shared = self._shared, []
         report = StepReport(
             started,
             ended,
             program,
             plan.decode,
-            plan.prefill_slot,
+            reads,
             plan.prefill_tokens,
             tokens,
             released,
             shared,
+            faults=_native.page_faults(),
         )
         if self._heartbeat is not None and self._heartbeat.beating:
             report = self._without_beat(report, self._heartbeat)
         if report.decode or report.prefill_slot >= 0 or report.released or report.shared:
             self._outbox.append(report)
-
-    def _account(self, plan: StepPlan, program: str, started: int, ended: int) -> None:
-        rows, tokens = len(plan.decode), plan.prefill_tokens
-        if self._recorder is not None:
-            self._recorder.step(started, ended, decode_rows=rows, prefill_tokens=tokens, program=program)
-        if self._cost is not None:
-            self._cost.observe(decode_rows=rows, prefill_tokens=tokens, elapsed_ns=ended - started)
 
     def _without_beat(self, report: StepReport, heartbeat: Heartbeat) -> StepReport:
         """What the service slot did is the heartbeat's; what is left is for requests."""
@@ -346,52 +323,45 @@ class StepClock:
                 heartbeat.token(token.token_id)
         if mine in report.released:
             heartbeat.end(report.ended_ns)
-        return StepReport(
-            report.started_ns,
-            report.ended_ns,
-            report.program,
-            [slot for slot in report.decode if slot != mine],
-            -1 if report.prefill_slot == mine else report.prefill_slot,
-            report.prefill_tokens,
-            [token for token in report.tokens if token.slot != mine],
-            [slot for slot in report.released if slot != mine],
-            report.shared,
+        return replace(
+            report,
+            decode=tuple(slot for slot in report.decode if slot != mine),
+            prefill_slot=-1 if report.prefill_slot == mine else report.prefill_slot,
+            tokens=[token for token in report.tokens if token.slot != mine],
+            released=[slot for slot in report.released if slot != mine],
         )
 
-    def _plan(self) -> StepPlan:
-        if not self._prefilling:
-            if self._reads_draft and not self._decoding:
+    def _plan(self, bell: int) -> StepPlan:
+        rows = self._rows
+        slot = rows.reads
+        if slot < 0:
+            if self._reads_draft and not rows.decode:
                 # In quarter chunks: whoever walks in meanwhile waits for one of them.
                 chunk = chunk_of(self._chunk_tokens, scored=True)
                 left = self._engine.prefill_left(self._service_slot)
-                return StepPlan((), self._service_slot, min(chunk, left))
-            return StepPlan(tuple(self._decoding))
-        slot = self._prefilling[0]
-        chunk = chunk_of(self._chunk_tokens, scored=slot in self._scored)
-        return StepPlan(tuple(self._decoding), slot, min(chunk, self._engine.prefill_left(slot)))
+                return StepPlan((), self._service_slot, min(chunk, left), bell)
+            return StepPlan(rows.decode, bell=bell)
+        chunk = chunk_of(self._chunk_tokens, scored=rows.scored(slot))
+        return StepPlan(rows.decode, slot, min(chunk, self._engine.prefill_left(slot)), bell)
 
     def _drop(self, slot: int) -> None:
         self._closing.append(slot)
-        del self._programs[slot]
-        self._scored.discard(slot)
-        if slot in self._decoding:
-            self._decoding.remove(slot)
-        elif slot in self._prefilling:
-            self._prefilling.remove(slot)
+        self._rows.drop(slot)
 
     def _take_cancelled(self) -> list[int]:
         cancelled, self._cancelled = self._cancelled, []
         return cancelled
 
     def _fail(self, failure: EngineFailed, started: int) -> None:
-        _log.error("a step failed; its %d streams end with an error", len(self._programs))
+        streams = [slot for slot in self._rows if slot != self._service_slot] + list(self._admitted)
+        _log.error("a step failed; its %d streams end with an error", len(streams))
         if self._heartbeat is not None:
             self._heartbeat.missed(self._clock_ns())
-        released = [slot for slot in self._programs if slot != self._service_slot]
         if self._draft is not None:
             self._draft = None
-            released.append(self._service_slot)
-        for slot in list(self._programs):
+            streams.append(self._service_slot)
+        for slot in list(self._rows):
             self._drop(slot)
-        released += self._take_cancelled()
+        self._admitted.clear()
+        released = streams + self._take_cancelled()
         self._outbox.append(StepReport(started, self._clock_ns(), "none", released=released, failure=failure))

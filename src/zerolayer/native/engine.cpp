@@ -4,6 +4,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "bell.hpp"
+
 namespace zl {
 namespace {
 
@@ -160,7 +162,7 @@ void Engine::require_weights() {
   complete_ = true;
 }
 
-const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens) {
+const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens, Keeping keep) {
   rows_.clear();
   logit_rows_.clear();
   sampled_.clear();
@@ -190,14 +192,27 @@ const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count
     for (size_t i = 0; i < scored_.size(); i++) logit_rows_.push_back(int(decoding_ + i));
     if (complete) logit_rows_.push_back(int(rows_.size()) - 1);
   }
+  require_keepable(keep, prefill ? slots_[prefill_slot].position + prefill_tokens : 0);
   if (rows_.empty()) return sampled_;
   sampled_.resize(decoding_ + complete);
   sampling_ = true;
+  keep_ = keep;
+  keep_slot_ = prefill_slot;
   run_rows();
+  keep_ = {};
   for (int i = 0; i < decode_count; i++) slots_[decode[i]].position++;
   if (prefill) slots_[prefill_slot].position += prefill_tokens;
   for (Sampled& sampled : sampled_) commit(sampled);
+  ended_ns_ = now_ns();
   return sampled_;
+}
+
+// `read`: tokens of the slot's context when the step is over.
+void Engine::require_keepable(Keeping keep, int read) const {
+  if (keep.tokens == 0) return;
+  require(keep.prefix >= 0 && keep.prefix < limits_.prefixes, "no such prefix");
+  require(keep.tokens > 0 && keep.tokens % 16 == 0 && keep.tokens <= limits_.prefix_tokens && keep.tokens <= read, "the slot has no such prefix");
+  for (const Slot& s : slots_) require(!s.open || s.shared == 0 || s.prefix != keep.prefix, "the prefix is in use");
 }
 
 void Engine::commit(const Sampled& sampled) {
@@ -247,30 +262,16 @@ KvHead Engine::prefix_kv(const Layer& layer, int prefix, int head) const {
   return offset(layer.prefixes, (size_t(prefix) * shape_.kv_heads + head) * limits_.prefix_tokens, shape_.head_dim);
 }
 
-void Engine::save_prefix(int slot, int prefix, int tokens) {
-  const Slot& s = open_slot(slot);
-  require(prefix >= 0 && prefix < limits_.prefixes, "no such prefix");
-  require(tokens > 0 && tokens % 16 == 0 && tokens <= limits_.prefix_tokens && tokens <= s.position, "the slot has no such prefix");
-  for (const Slot& other : slots_) require(!other.open || other.shared == 0 || other.prefix != prefix, "the prefix is in use");
-  struct Job { Engine* engine; int slot, prefix, tokens; } job{this, slot, prefix, tokens};
-  pool_.run(
-      [](void* context, int thread) {
-        const Job& j = *static_cast<Job*>(context);
-        Engine& e = *j.engine;
-        const Slot& s = e.slots_[j.slot];
-        const Span layers = share(e.shape_.layers, thread, e.pool_.threads());
-        for (int l = layers.begin; l < layers.end; l++) {
-          e.give_way();
-          for (int head = 0; head < e.shape_.kv_heads; head++) {
-            const Layer& layer = e.layers_[l];
-            const KvHead to = e.prefix_kv(layer, j.prefix, head);
-            const int shared = std::min(s.shared, j.tokens);
-            e.copy_kv(e.prefix_kv(layer, s.prefix, head), to, 0, shared);
-            e.copy_kv(e.slot_kv(layer, j.slot, head), to, shared, j.tokens);
-          }
-        }
-      },
-      &job);
+// After the keys and values of every row of the layer were stored. Each thread copies its share of the blocks of all heads.
+void Engine::keep_prefix(const Layer& layer, int thread) {
+  const Slot& s = slots_[keep_slot_];
+  const Span blocks = share(keep_.tokens / 16, thread, pool_.threads());
+  const int begin = 16 * blocks.begin, end = 16 * blocks.end, own = std::clamp(s.shared, begin, end);
+  for (int head = 0; head < shape_.kv_heads; head++) {
+    const KvHead to = prefix_kv(layer, keep_.prefix, head);
+    copy_kv(prefix_kv(layer, s.prefix, head), to, begin, own);
+    copy_kv(slot_kv(layer, keep_slot_, head), to, own, end);
+  }
 }
 
 // Tokens [begin, end), both multiples of 16, at their position in both.

@@ -38,6 +38,9 @@ struct Tensor {
   int rows, columns;
 };
 
+// The first `tokens` (a multiple of 16; 0: none) of a slot's context become shared prefix `prefix`, which no open slot may use.
+struct Keeping { int prefix = 0, tokens = 0; };
+
 // The model's file is damaged: what it holds are no weights.
 struct DamagedWeights : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -76,9 +79,6 @@ class Engine {
   // The fine weights of the next matrix. Reads its tensors, of load_qkv, load_down or load_head, once more: they must still be in memory.
   void pack_fine();
 
-  // Copies the first `tokens` (a multiple of 16) of an open slot's context into a shared prefix that no open slot uses.
-  void save_prefix(int slot, int prefix, int tokens);
-
   // The first `shared` tokens of the prompt (a multiple of 16, fewer than all) are those of shared prefix `prefix`; 0: none.
   // `prompt_logprobs`: alternatives to report for each token of the prompt (scored()), -1: none; needs `shared` 0.
   // `masked`: every token is chosen among those that the slot's row of masks() allows when a step runs.
@@ -94,9 +94,12 @@ class Engine {
   // Room for a plan's decode slots, [slots], so that a caller needs no memory of its own.
   int32_t* plan() { return plan_.data(); }
 
-  // One decode row for each slot of `decode`, then `prefill_tokens` rows of `prefill_slot` (-1: none). The result stays valid until
-  // the next call.
-  const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens);
+  // One decode row for each slot of `decode`, then `prefill_tokens` rows of `prefill_slot` (-1: none). What is to be kept of that slot
+  // is copied while it is being read. The result stays valid until the next call.
+  const std::vector<Sampled>& step(const int32_t* decode, int decode_count, int prefill_slot, int prefill_tokens, Keeping keep = {});
+
+  // When the last step had all its tokens, of the monotonic clock; 0: there was none.
+  int64_t ended_ns() const { return ended_ns_; }
 
   // Wakes whoever waits for the eventfd `bell`. Whoever has woken up may lose his core again before he has read it, to a thread of the step
   // and up to the scheduler's next tick; so while it is unread for longer than he usually takes, the step's threads give way to him.
@@ -164,6 +167,7 @@ class Engine {
   struct Refinable { Matrix* matrix; RowOf row_of; std::vector<float> energy; };  // energy: of each input, in the run of find_fine()
 
   void require_weights();
+  void require_keepable(Keeping keep, int read) const;
   Matrix make_matrix(int n, int k, TensorType type, bool fine);
   void pack(Matrix* m, const RowOf& row_of);
   void pack_groups(Matrix* m, const RowOf& row_of);
@@ -177,6 +181,7 @@ class Engine {
   KvHead slot_kv(const Layer& layer, int slot, int head) const;
   KvHead prefix_kv(const Layer& layer, int prefix, int head) const;
   void copy_kv(const KvHead& from, const KvHead& to, int begin, int end) const;
+  void keep_prefix(const Layer& layer, int thread);
   void give_way();
   void run_rows();
   void run_stage(int thread);
@@ -217,8 +222,10 @@ class Engine {
   std::vector<Row> rows_;
   size_t decoding_ = 0;  // of them, the first ones
   std::vector<int> logit_rows_;  // ascending indices into rows_: of slots that decode, of a prompt that is scored, of a prompt that is read
+  Keeping keep_;  // of the slot whose prompt is read
+  int keep_slot_ = 0;
   std::atomic<int> bell_{-1};  // that was rung and is not known to be read
-  int64_t rung_ns_ = 0;
+  int64_t rung_ns_ = 0, ended_ns_ = 0;
   bool chunked_ = false;  // several rows are of one slot
   bool complete_ = false;  // all weights are loaded
   bool listening_ = false;  // to what matrices multiply, in find_fine()

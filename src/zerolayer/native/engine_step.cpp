@@ -40,7 +40,8 @@ void Engine::run_stage(int thread) {
   }
   project(layers_[stage_], thread);
   if (stage_ + 1 == layers_.size() && ends_early()) narrow(thread);
-  else if (chunked_) pool_.barrier(thread);  // else a thread reads only what it wrote itself: the rows are of different slots
+  else if (chunked_ || keep_.tokens) pool_.barrier(thread);  // else a thread reads only what it wrote itself: the rows are of different slots
+  if (keep_.tokens) keep_prefix(layers_[stage_], thread);
   if (rows_.empty()) return;
   attention(layers_[stage_], thread);
   const Layer& layer = layers_[stage_];

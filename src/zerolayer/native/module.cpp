@@ -5,10 +5,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 
-#include "bell.hpp"
 #include "cpu.hpp"
 #include "engine.hpp"
 
@@ -48,14 +49,32 @@ nb::tuple to_python(const zl::Choice& choice) {
   return nb::make_tuple(choice.logprob, top);
 }
 
-nb::list to_python(const std::vector<zl::Sampled>& sampled) {
+// What a step's tokens become: token(slot, id), or token(slot, id, one of `finishes` by Finish, None or logprob(id, (logprob, top))).
+struct Tokens {
+  nb::object token;
+  nb::tuple finishes;
+  nb::object logprob;
+};
+
+nb::list to_python(const std::vector<zl::Sampled>& sampled, const Tokens& tokens) {
   nb::list out;
   for (const zl::Sampled& s : sampled) {
+    if (!s.has_logprob && s.finish == zl::Finish::kNone) {
+      out.append(tokens.token(s.slot, s.choice.token));
+      continue;
+    }
     nb::object logprob = nb::none();
-    if (s.has_logprob) logprob = to_python(s.choice);
-    out.append(nb::make_tuple(s.slot, s.choice.token, int(s.finish), logprob));
+    if (s.has_logprob) logprob = tokens.logprob(s.choice.token, to_python(s.choice));
+    out.append(tokens.token(s.slot, s.choice.token, tokens.finishes[size_t(s.finish)], logprob));
   }
   return out;
+}
+
+// Of the calling thread, so far.
+int64_t page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_minflt + usage.ru_majflt;
 }
 
 std::vector<std::string> kernel_sets() {
@@ -109,8 +128,7 @@ NB_MODULE(_native, m) {
   m.attr("FINE_INPUTS") = zl::kFine;
   nb::exception<zl::DamagedWeights>(m, "DamagedWeights");
   m.def("kernel_sets", &kernel_sets, "Names of the kernel sets that this processor allows, best first.");
-  m.def("ring_and_wait", &zl::ring_and_wait, "bell"_a, "patience_ns"_a, nb::call_guard<nb::gil_scoped_release>(),
-        "Write to an eventfd and look for so long at most whether it was read; whether it was. Without the interpreter's lock.");
+  m.def("page_faults", &page_faults, "Of the calling thread, so far.");
   m.def("uniform", &zl::uniform, "seed"_a, "position"_a, "The uniform number that the sampler draws for a token.");
 
   m.def("penalise", &penalise, "logits"_a, "seen"_a, "penalty"_a, "bloom"_a, "rounds"_a,
@@ -128,6 +146,12 @@ NB_MODULE(_native, m) {
       .def("look", &zl::Patience::look, "now_ns"_a, "wall_ns"_a, "slept_ns"_a, "threads"_a)
       .def_prop_ro("spins", &zl::Patience::spins)
       .def_prop_ro("crowded", &zl::Patience::crowded);
+
+  nb::class_<Tokens>(m, "Tokens")
+      .def("__init__", [](Tokens* self, nb::object token, nb::tuple finishes, nb::object logprob) {
+        if (finishes.size() != 3) throw std::invalid_argument("an end for each kind");
+        new (self) Tokens{std::move(token), std::move(finishes), std::move(logprob)};
+      }, "token"_a, "finishes"_a, "logprob"_a);
 
   nb::class_<TensorArgument>(m, "Tensor")
       .def("__init__", [](TensorArgument* self, int type, Bytes data, int rows, int columns) { new (self) TensorArgument{type, data, rows, columns}; },
@@ -212,14 +236,10 @@ NB_MODULE(_native, m) {
       .def_prop_ro("crowded", [](zl::Engine& e) { return e.shift().crowded(); })
       .def_prop_ro("cores_now", [](zl::Engine& e) { return e.shift().cores_now(); })
       .def("touch", &zl::Engine::touch, "part"_a, "parts"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("save_prefix", [](zl::Engine& e, int slot, int prefix, int tokens, int bell) {
-        nb::gil_scoped_release release;
-        if (bell >= 0) e.ring(bell);
-        e.save_prefix(slot, prefix, tokens);
-      }, "slot"_a, "prefix"_a, "tokens"_a, "bell"_a = -1)
       .def("close", &zl::Engine::close, "slot"_a)
       .def("prefill_left", &zl::Engine::prefill_left, "slot"_a)
-      .def("step", [](zl::Engine& e, nb::sequence decode, int prefill_slot, int prefill_tokens, int bell) {
+      .def("step", [](zl::Engine& e, const Tokens& tokens, nb::sequence decode, int prefill_slot, int prefill_tokens, int bell, int prefix,
+                      int keep) {
         // Not a vector of our own: nothing is allocated in a step but what Python gets back.
         const size_t rows = nb::len(decode);
         if (rows > size_t(e.limits().slots)) throw std::invalid_argument("more decode rows than slots");
@@ -228,10 +248,11 @@ NB_MODULE(_native, m) {
         {
           nb::gil_scoped_release release;
           if (bell >= 0) e.ring(bell);  // whoever wakes up finds the interpreter free
-          sampled = &e.step(e.plan(), int(rows), prefill_slot, prefill_tokens);
+          sampled = &e.step(e.plan(), int(rows), prefill_slot, prefill_tokens, {prefix, keep});
         }
-        return to_python(*sampled);
-      }, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a, "bell"_a = -1)
+        return to_python(*sampled, tokens);
+      }, "tokens"_a, "decode"_a, "prefill_slot"_a, "prefill_tokens"_a, "bell"_a = -1, "prefix"_a = 0, "keep"_a = 0)
+      .def_prop_ro("ended_ns", &zl::Engine::ended_ns)
       .def("scored", [](const zl::Engine& e) {
         nb::list out;
         for (const zl::Choice& choice : e.scored()) out.append(to_python(choice));

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-_SWITCH_S = 0.0005  # a thread in pure Python may keep another waiting for this long, not for the default 5 ms
+_SWITCH_S = 0.0002  # a thread in pure Python may keep another waiting for this long, not for the default 5 ms
 
 
 def main(

@@ -42,6 +42,7 @@ from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.serve.answers import Answers, Parts
+from zerolayer.serve.collector import Collector
 from zerolayer.serve.guarding import build_guard
 from zerolayer.serve.nodes import NodeBook
 
@@ -66,13 +67,18 @@ class House:
     helper: Executor
     compiler: Executor
     nodes: NodeBook
+    collector: Collector
 
 
 class Reports:
-    """The way of one step clock's reports to the loop: a bell is rung when there are some."""
+    """The way of one step clock's reports to the loop: a bell is rung when there are some.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    ``then`` is called when they have been taken: the next step computes, if there is one.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> None:
         self._loop = loop
+        self._then = then
         self._waiting: deque[StepReport] = deque()
         self.bell = Bell()
         self.put = self._waiting.append  # on the step thread
@@ -100,6 +106,8 @@ class Reports:
         self.bell.heard()  # not before: until then the engine gives way to this thread
         if self._waiting:
             self.bell.ring()
+        else:
+            self._then()
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,12 +160,14 @@ class ModelRoom:
 
     def start(self) -> None:
         """Begin to run steps. On the loop."""
+        self.recorder.start()
         self.reports.listen()
         self.steps.start()
 
     def silence(self) -> None:
         """Take the last reports; no more will come. On the loop, after ``close``."""
         self.reports.close()
+        self.recorder.stop()
 
     def share(self, cores: SharedCores, beside: Callable[[], Prices]) -> None:
         """From now on something else uses the same cores in cores, at these prices."""
@@ -215,8 +225,8 @@ def build_room(
     engine = loaded.engine
     recorder = Recorder(clock_ns, cost.step_bound_ns, beside=lambda: (engine.crowded, engine.resting))
 
-    reports = Reports(house.loop)
-    steps = StepClock(loaded.engine, reports.put, clock_ns, None, programs, heartbeat, recorder, reports.bell)
+    reports = Reports(house.loop, house.collector.look)
+    steps = StepClock(loaded.engine, reports.put, clock_ns, programs, heartbeat, reports.bell)
     guard = build_guard(contract, loaded, admission, cost, house.budgets)
     charges = Charges(meter, cost.chunk_share)
     dispatcher = Dispatcher(admission.calendar, steps, answered, house.glue, charges, admission.drafts)
@@ -225,6 +235,7 @@ def build_room(
     pace = Pace(guard, dispatcher, held, house.site.turns, house.loop, clock_ns)
 
     def on_step(report: StepReport) -> None:
+        recorder.step(report)
         pace.on_step(report)
         if cost.beside is not None:
             admission.rest()  # what lies between two steps was another one's turn

@@ -100,6 +100,7 @@ async def _until_signalled(
         # What start-up made lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        server.collector.start()
         print(greeting(contract, loaded.name, server, loop=shorten_slice()), flush=True)
         manager = ServiceManager({**os.environ, **({} if new is None else new.manager)}, lambda: server.alive)
         server.heirs.on_serving = manager.serves

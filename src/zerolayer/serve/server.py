@@ -38,6 +38,7 @@ from zerolayer.model.watchdog import Watchdog
 from zerolayer.observe.compute import ComputeMeter
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
+from zerolayer.serve.collector import Collector
 from zerolayer.serve.deploy.deployment import Deployments, Load, load_later
 from zerolayer.serve.entrances import LOCAL_ADMIN, Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
@@ -102,7 +103,9 @@ class Server:
         self._open_slots: Calendar | None = None  # those of the room: they are looked at for every reply
         site = self._build_site(limits, self.metrics, self.glue, contract)
         book, aside = self.book, (self._helper, self._compiler)
-        self.house = House(self._loop, self._clock_ns, site, self.metrics, self.glue, book.budgets, *aside, self.nodes)
+        self.collector = Collector(self._clock_ns)
+        counts = self.metrics, self.glue, book.budgets
+        self.house = House(self._loop, self._clock_ns, site, *counts, *aside, self.nodes, self.collector)
         self.rooms = Rooms(build_room(self.house, contract, loaded, self.meter, watchdog, cost), self.meter)
         self._tell_name()
         doorkeeper = None if self.keyring is None else Doorkeeper(self.keyring.authenticator)
@@ -313,6 +316,7 @@ class Server:
         await asyncio.sleep(0)  # closings that are already on their way
         self.records.close(self._clock_ns())
         self.book.close()
+        self.collector.stop()
 
     def move_in(self) -> None:
         """Write ledger and budgets again, as soon as the process that was to take over lets go of them."""
@@ -376,6 +380,7 @@ class Server:
         self.book.sweep(now)
         self.live.sweep(now)
         self.nodes.sweep(now)
+        self.collector.look()
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
 
     async def _quiet(self, seconds: float) -> bool:
