@@ -219,7 +219,7 @@ class RetryLater(ZerolayerError):
     __slots__ = ("retry_after_ms", "template", "ticket")  # under load it is made for most requests
 
     def __init__(self, template: str, retry_after_ms: int, ticket: str | None = None, limit: str = "") -> None:
-        self.retry_after_ms = max(1, retry_after_ms)
+        self.retry_after_ms = retry_after_ms if retry_after_ms > 0 else 1
         self.template = template
         self.ticket = ticket
         if limit:

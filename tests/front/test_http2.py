@@ -175,6 +175,24 @@ def test_a_stream_that_fails_after_its_200_is_reset(service):
     assert not peer.ended(stream_id)
 
 
+def test_a_client_that_opens_all_windows_and_does_not_read_costs_no_more_than_any_other(service):
+    body = bytes(range(256)) * 8192
+    route = {"GET": lambda exchange: exchange.reply(200, (), body)}
+    service.on_loop(lambda: service.server.tables.routers.service.offer("/livez", route))
+    with client(service, window=(1 << 31) - 1) as peer:
+        peer.h2.increment_flow_control_window((1 << 31) - 1 - 65_535)
+        streams = [peer.ask("GET", "/livez") for _ in range(16)]
+        expect_soon(lambda: _held_back(service) > 0)
+        assert _held_back(service) < 1 << 20
+        peer.until(lambda: all(peer.ended(stream_id) for stream_id in streams))
+        assert all(peer.body(stream_id) == body for stream_id in streams)
+
+
+def _held_back(service) -> int:
+    (connection,) = service.server.connections
+    return service.on_loop(lambda: connection.core.out_bytes + connection._transport.get_write_buffer_size())
+
+
 def test_a_stream_without_a_window_is_cancelled_at_its_limit_and_frees_its_slot(serve):
     limits = ConnectionLimits(unsent_bytes=4096)
     service = serve(slots=2, slot_tokens=8192, step_us=0, limits=limits, section={"max_tokens": 8000})

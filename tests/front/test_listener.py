@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import socket
 from contextlib import closing
 
@@ -9,6 +12,7 @@ import pytest
 from echo_service import NS, chat, expect_soon, get, read_reply
 
 from zerolayer.errors import StartupError
+from zerolayer.front._native import accept_each
 from zerolayer.front.listener import affordable_connections, bind
 from zerolayer.front.site import ConnectionLimits
 from zerolayer.model.step_clock import StepReport
@@ -120,3 +124,52 @@ def test_an_engine_that_is_quicker_than_its_reports_are_read_leaves_the_loop_to_
         assert reports
     finally:
         endless = False
+
+
+def test_accepted_connections_send_small_pieces_at_once(serve):
+    service = serve()
+    with service.connect() as client:
+        client.sendall(get("/livez"))
+        read_reply(client)
+        (connection,) = service.server.connections
+        accepted = connection._transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+def test_who_waits_is_accepted_at_once_and_not_inherited():
+    with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as opened:
+        listening.setblocking(False)
+        for _ in range(3):
+            opened.enter_context(socket.create_connection(listening.getsockname()))
+        found, _ = accept_each(listening.fileno(), 2)
+        assert [address for _, address in found] == ["127.0.0.1"] * 2
+        accepted = [socket.socket(fileno=each) for each, _ in found]
+        assert len(accepted) == 2
+        assert not any(os.get_blocking(each.fileno()) or each.get_inheritable() for each in accepted)
+        left, error = accept_each(listening.fileno(), 64)
+        accepted += [socket.socket(fileno=each) for each, _ in left]
+        assert (len(left), error, accept_each(listening.fileno(), 64)) == (1, 0, ([], 0))
+        for each in accepted:
+            each.close()
+
+
+def test_why_nobody_can_be_accepted_is_told():
+    with socket.socket() as deaf:
+        assert accept_each(deaf.fileno(), 1) == ([], errno.EINVAL)
+
+
+def test_connections_that_are_dropped_while_they_open_are_closed(serve):
+    service = serve()
+    (listener,) = [each for each in service.server.entrances._listeners.values() if each.port == service.port]
+
+    def drop() -> socket.socket:
+        client = service.connect()  # the kernel takes it; the loop is busy here
+        listener._accept_plain(listener.sockets[0])
+        assert listener.opening
+        listener.drop_opening()
+        return client
+
+    with service.on_loop(drop) as client:
+        assert client.recv(1) == b""
+    assert not listener.opening
+    assert service.ask(get("/livez")).status == 200

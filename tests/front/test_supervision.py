@@ -47,13 +47,13 @@ def test_a_stalled_server_takes_no_work_and_says_so(stalled):
 
 def test_a_thousand_probes_of_a_stalled_server_leave_nothing_behind(stalled):
     service, _ = stalled
-    before = service.on_loop(lambda: (len(service.server.connections), service.server.glue._in_flight))
+    before = service.on_loop(lambda: (len(service.server.connections), service.server.glue.in_flight))
     with service.connect() as client:
         for _ in range(1000):
             client.sendall(get("/readyz"))
             assert read_reply(client).status == 503
     expect_soon(
-        lambda: before == service.on_loop(lambda: (len(service.server.connections), service.server.glue._in_flight))
+        lambda: before == service.on_loop(lambda: (len(service.server.connections), service.server.glue.in_flight))
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.run import compiled_modules
+from fuzz.run import compiled_modules, found, read_tally
 from fuzz.targets import TARGETS, seeds
 
 CASES = [(name, path) for name in sorted(TARGETS) for path in seeds(name)]
@@ -16,6 +16,19 @@ CASES = [(name, path) for name in sorted(TARGETS) for path in seeds(name)]
 @pytest.mark.parametrize(("name", "path"), CASES, ids=[f"{name}-{path.name}" for name, path in CASES])
 def test_a_seed_passes_its_target(name, path):
     assert TARGETS[name](path.read_bytes()) is None
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_what_the_fuzzer_found_passes_its_target(name):
+    inputs = found(name)
+    for data in inputs.values():
+        TARGETS[name](data)
+    assert inputs
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_every_target_has_had_a_million_inputs(name):
+    assert read_tally()[name] >= 1_000_000
 
 
 def test_every_target_has_seeds():

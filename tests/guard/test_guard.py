@@ -76,6 +76,14 @@ def test_the_default_number_of_tokens_is_cut_to_what_fits():
     assert admit(guard, chat("a" * 87, max_tokens=None)).max_tokens == 10
 
 
+@pytest.mark.parametrize(("asked", "said"), [(None, "leaves no room for an answer"), (5, "asks for 5 more")])
+def test_who_names_no_number_of_tokens_is_not_told_to_lower_it(asked, said):
+    with pytest.raises(ContextTooLong) as refused:
+        admit(small_guard()[0], chat("a" * 98, max_tokens=asked))
+    assert said in refused.value.message
+    assert ("lower max_tokens" in refused.value.message) == (asked is not None)
+
+
 def test_a_chosen_number_of_tokens_that_equals_the_default_is_not_cut():
     guard, _ = small_guard()
     with pytest.raises(ContextTooLong):

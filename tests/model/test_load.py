@@ -85,6 +85,16 @@ def test_the_first_request_with_a_constant_system_text_starts_behind_it(tmp_path
     assert len(prompt) - left >= constant - 16 - 16  # whole blocks, and where the assistant's turn would begin
 
 
+@pytest.mark.parametrize("limit", ["system_tokens", "slot_tokens"])
+def test_a_constant_that_fits_nowhere_is_refused_with_what_to_do(tmp_path: Path, limit: str) -> None:
+    sizes = {"system_tokens": 512, "slot_tokens": 256} | {limit: 32}
+    lines = "".join(f"{key} = {value}\n" for key, value in sizes.items())
+    file = write(tmp_path, f'[context]\n{lines}[[system]]\nname = "long"\ntext = "{"the sea and " * 8}"\n')
+    flags = {"model": str(write_tiny_model(tmp_path / "tiny.gguf", LLAMA)), "slots": "1", "threads": "1"}
+    with pytest.raises(StartupError, match=rf"'long' has \d+ tokens with its template; context\.{limit} is 32"):
+        load_model(load(file, {}, flags).contract, lambda line: None)
+
+
 def test_a_second_model_is_refused_before_anything_is_taken_where_memory_does_not_hold_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +105,8 @@ def test_a_second_model_is_refused_before_anything_is_taken_where_memory_does_no
     with pytest.raises(StartupError, match="The memory does not hold both models"):
         load_model(contract(path), lambda line: None, beside=beside)
     assert asked == []
-    loaded(path).engine.shutdown()  # alone it fits
+    monkeypatch.setattr(load_module.Machine, "read", lambda: load_module.Machine(1, None, 1 << 30))
+    loaded(path).engine.shutdown()
 
 
 def test_a_second_model_asks_before_its_first_turn_and_gives_way_between_its_parts(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from zerolayer.contract import load
 from zerolayer.errors import StartupError
 from zerolayer.model import load as load_module
 from zerolayer.model.engine import Generation, StepPlan
+from zerolayer.model.gguf import GgufFile
 from zerolayer.model.load import load_model
+from zerolayer.model.model_config import ModelConfig
+from zerolayer.model.native_engine import needed_bytes
 from zerolayer.wire.schema import Sampling
 
 MB = 1 << 20
@@ -35,6 +39,25 @@ def test_memory_is_touched_before_the_first_step_and_steps_take_no_more(engines:
         for _ in range(0, 2000, 128):
             engine.step(StepPlan((), slot, min(128, engine.prefill_left(slot))))
     assert resident() - began < 2 * MB
+
+
+def test_what_an_engine_takes_is_what_it_is_said_to_need(engines: Engines) -> None:
+    shape = dataclasses.replace(LLAMA_64, layers=6)
+    engine = engines.open(shape, slots=31, slot_tokens=2048, prefixes=4, prefix_tokens=512)
+    with GgufFile.open(engines.models.path(shape)) as file:
+        config = ModelConfig.from_gguf(file.metadata, file.tensors)
+        embedding = file.tensors["token_embd.weight"].n_bytes
+    needed = needed_bytes(config, embedding, 31, 2048, 32, 4 * 512)
+    block = 32 * MB  # of the arena: of the last one a part may be left
+    assert needed > 150 * MB
+    assert 0.9 * needed < engine.describe().memory_bytes < 1.1 * needed + block
+
+
+def test_the_server_around_the_engine_is_counted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_tiny_model(tmp_path / "tiny.gguf", LLAMA)
+    monkeypatch.setattr(load_module.Machine, "read", lambda: load_module.Machine(1, None, 38 * MB))
+    with pytest.raises(StartupError, match="this process can take 38 MB"):
+        load_model(load(None, {}, {"model": str(path), "slots": "1"}).contract, lambda line: None)
 
 
 def test_slots_that_the_memory_does_not_hold_are_refused_at_start_with_what_to_do(

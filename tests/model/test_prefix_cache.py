@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -230,3 +232,22 @@ def test_who_has_no_salt_has_all_entries(shared: PrefixCache) -> None:
     for number in range(4):
         shared.admit(prompt(1, first=1000 * number))
     assert shared.free == 0
+
+
+def test_an_entry_takes_memory_like_its_tokens() -> None:
+    blocks, entries = 256, 16
+    cache = PrefixCache(entries=entries, entry_tokens=blocks * BLOCK)
+    prompts = [prompt(blocks, first=1 + at) for at in range(entries)]
+    tracemalloc.start()
+    for at, one in enumerate(prompts):
+        assert cache.admit(one, bytes([at])) is not None
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1024 * blocks * entries  # every border's whole beginning would be some 8 KB a block
+
+
+def test_what_left_leaves_nothing_behind(cache: PrefixCache) -> None:
+    for number in range(100):
+        cache.admit(prompt(2, first=number), bytes([number]))
+        cache.admit([*prompt(1, first=number), *prompt(1, first=number + 1)], bytes([number]))
+    assert len(cache._roots) <= 2  # of as many entries

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import h2.events
 import pytest
-from http2_peer import GET_BLOCK, Peer, Raw, parse
+from http2_peer import GET_BLOCK, HEADERS, Peer, Raw, parse
 
+from zerolayer.wire.http2 import Http2Limits
+from zerolayer.wire.http2_events import Message
 from zerolayer.wire.http2_frames import (
     END_HEADERS,
     END_STREAM,
@@ -158,6 +160,16 @@ def test_room_is_given_back_in_halves_of_the_window() -> None:
     updates = [event for event in peer.of(h2.events.WindowUpdated) if event.stream_id == 0]
     assert len(updates) == 1 + 40 * 500_000 // (8 << 20)
     assert peer.client.outbound_flow_control_window > 8 << 20
+
+
+def test_padding_takes_no_room_from_a_body_that_may_be_as_long_as_allowed() -> None:
+    peer = Peer(Http2Limits(body_bytes=20_000))
+    stream_id = peer.client.get_next_available_stream_id()
+    peer.client.send_headers(stream_id, HEADERS)
+    for left in reversed(range(20)):
+        peer.client.send_data(stream_id, b"x" * 1000, end_stream=not left, pad_length=255 if left else 0)
+        peer.exchange()
+    assert peer.seen[-1] == Message(stream_id, b"x" * 20_000)
 
 
 def test_a_stream_whose_body_is_taken_as_it_comes_has_room_without_end() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerolayer.wire.http2 import Http2Limits, Http2Protocol
-from zerolayer.wire.http2_events import Event
+from zerolayer.wire.http2_events import Event, Message, Opened
 from zerolayer.wire.http2_frames import END_HEADERS, END_STREAM, PREFACE, Kind, frame
 from zerolayer.wire.http2_frames import settings as settings_frame
 
@@ -119,3 +119,38 @@ def test_no_reply_exceeds_a_window_and_every_byte_arrives(pieces: list[tuple[int
         peer.server.end(stream_id, b"")
         peer.exchange()
         assert peer.read(stream_id) == body
+
+
+WHOLE = st.builds(
+    lambda stream_id, block, body: (
+        frame(Kind.HEADERS, END_HEADERS if body else END_HEADERS | END_STREAM, stream_id, block)
+        + (frame(Kind.DATA, END_STREAM, stream_id, body) if body else b"")
+    ),
+    st.integers(0, 12),
+    st.sampled_from([GET_BLOCK, POST_BLOCK, GET_BLOCK + b"\x00\x06expect\x0c100-continue", b"\x82"]),
+    st.binary(max_size=40) | st.just(bytes(4097)),
+)
+
+
+@given(st.lists(st.lists(WHOLE | FRAMES, max_size=4).map(b"".join), max_size=6))
+def test_whole_requests_are_the_same_requests(parts: list[bytes]) -> None:
+    usual, quick = Http2Protocol(LIMITS), Http2Protocol(LIMITS)
+    for part in (BEGIN, *parts):
+        expected = usual.receive(part)
+        whole = quick.whole(part)
+        if whole is None:
+            assert quick.receive(part) == expected
+        else:
+            assert [event for each in whole for event in (Opened(*each[:2]), Message(each[0], each[2]))] == expected
+        assert (quick.take(), quick.streams, quick.partial) == (usual.take(), usual.streams, usual.partial)
+
+
+def test_whole_requests_are_found_where_a_head_comes_again() -> None:
+    raw = Raw(LIMITS)
+    ask = [frame(Kind.HEADERS, END_HEADERS | END_STREAM, stream_id, GET_BLOCK) for stream_id in (1, 3, 5)]
+    raw.server.receive(ask[0])
+    whole = raw.server.whole(ask[1] + ask[2])
+    assert [(stream_id, head.method, body) for stream_id, head, body in whole or ()] == [
+        (3, "GET", b""),
+        (5, "GET", b""),
+    ]

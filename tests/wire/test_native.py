@@ -15,6 +15,7 @@ from zerolayer.wire import _native
 from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http1_reply import response
 from zerolayer.wire.http2_huffman import HUFFMAN
+from zerolayer.wire.protobuf import bytes_field, varint_field
 
 SMALL = st.binary(max_size=12)
 LONG = st.sampled_from([0, 1, 126, 127, 128, 255, 256, 16_383, 16_384, 16_385]).map(lambda size: b"v" * size)
@@ -65,14 +66,12 @@ def test_the_time_and_the_name_of_a_reply(before, wall_s, between, name, after):
     same(_native.stamped, specification.stamped, before, wall_s, between, name, after)
 
 
-@given(SMALL, st.integers(0, 2**64 - 1))
-def test_a_number_in_hexadecimal_digits(prefix, number):
-    assert _native.numbered(prefix, number) == b"%b%08x" % (prefix, number)
-
-
-@given(st.binary(max_size=5) | st.integers(0, 140).map(lambda size: b"n" * size))
-def test_a_name_is_short_and_visible(value):
-    assert _native.is_name(value, 128) == (0 < len(value) <= 128 and all(0x21 <= byte <= 0x7E for byte in value))
+@given(SMALL, st.lists(st.binary(max_size=200), max_size=4).map(tuple), st.integers(0, 2**64 - 1), SMALL)
+@example(b"", (b"",), 0, b"")
+def test_an_error_that_passes(before, parts, number, after):
+    text = (b"%d" % number).join(parts)
+    expected = before + bytes_field(2, text) + varint_field(4, number) + after
+    assert _native.later_message(before, parts, number, after) == expected
 
 
 FRAME = st.builds(

@@ -1,8 +1,9 @@
-"""The short way and the long way from a chat body to a request: the same result, whichever is taken."""
+"""The short way and the long way from a body to a request: the same result, whichever is taken."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from unittest import mock
 
 import pytest
@@ -12,24 +13,31 @@ from hypothesis import strategies as st
 from zerolayer.errors import ZerolayerError
 from zerolayer.wire import openai
 from zerolayer.wire.body_limits import BodyLimits
-from zerolayer.wire.openai import decode_chat
-from zerolayer.wire.openai_plain import decode_plain
+from zerolayer.wire.openai import decode_chat, decode_completion
+from zerolayer.wire.openai_plain import decode_plain, decode_plain_completion
 from zerolayer.wire.schema import Request
 
 PLAIN = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+COMPLETION = {"model": "m", "prompt": "hello"}
 LIMITS = BodyLimits()
 
 
-def outcome(body: bytes, limits: BodyLimits) -> Request | str:
+Decode = Callable[[bytes, BodyLimits], Request]
+
+
+def outcome(body: bytes, limits: BodyLimits, decode: Decode = decode_chat) -> Request | str:
     try:
-        return decode_chat(body, limits)
+        return decode(body, limits)
     except ZerolayerError as error:
         return error.message
 
 
-def the_long_way(body: bytes, limits: BodyLimits) -> Request | str:
-    with mock.patch.object(openai, "decode_plain", return_value=None):
-        return outcome(body, limits)
+def the_long_way(body: bytes, limits: BodyLimits, decode: Decode = decode_chat) -> Request | str:
+    with (
+        mock.patch.object(openai, "decode_plain", return_value=None),
+        mock.patch.object(openai, "decode_plain_completion", return_value=None),
+    ):
+        return outcome(body, limits, decode)
 
 
 NUMBERS = st.one_of(st.none(), st.integers(-3, 30), st.floats(-3, 12, allow_nan=False), st.just(2**63), st.just("1"))
@@ -61,6 +69,33 @@ def test_both_ways_give_the_same(members: dict[str, object], messages: object, o
     limits = BodyLimits(outside=outside, json_messages=3, max_tokens=20, stop_chars=2)  # type: ignore[arg-type]
     body = json.dumps({"model": "m", "messages": messages} | members).encode()
     assert outcome(body, limits) == the_long_way(body, limits)
+
+
+@given(
+    MEMBERS,
+    st.one_of(st.text(max_size=5), st.sampled_from([None, [1, 2], ["a", "b"], 7])),
+    st.sampled_from(["refuse", "clamp"]),
+)
+def test_both_ways_of_a_completion_give_the_same(members: dict[str, object], prompt: object, outside: str) -> None:
+    limits = BodyLimits(outside=outside, max_tokens=20, stop_chars=2)  # type: ignore[arg-type]
+    body = json.dumps(COMPLETION | members | {"prompt": prompt}).encode()
+    assert outcome(body, limits, decode_completion) == the_long_way(body, limits, decode_completion)
+
+
+@pytest.mark.parametrize(
+    ("members", "plain"),
+    [
+        ({}, True),
+        ({"prompt": "", "max_tokens": 5, "temperature": 0.0, "ignore_eos": True, "stream": True}, True),
+        ({"stream": True, "stream_options": {"include_usage": True}, "stop": "END", "seed": 7}, True),
+        ({"prompt": [1]}, False),
+        ({"max_tokens": 0}, False),
+        ({"echo": True}, False),
+        ({"logprobs": 1}, False),
+    ],
+)
+def test_what_most_clients_complete_takes_the_short_way(members: dict[str, object], plain: bool) -> None:
+    assert (decode_plain_completion(json.dumps(COMPLETION | members).encode(), LIMITS) is not None) is plain
 
 
 @pytest.mark.parametrize(

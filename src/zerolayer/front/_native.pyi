@@ -1,11 +1,26 @@
 """What the door does for all streams of a step, compiled; implemented in src/zerolayer/native/front_module.cpp."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
+from zerolayer.errors import ZerolayerError
+from zerolayer.front.dialect import Dialect
+from zerolayer.front.exchange import Action, Carrier, ErrorReply, Headers
 from zerolayer.front.lines import Line
 from zerolayer.front.outbox import Writer
+from zerolayer.front.receipt import Receipt
+from zerolayer.front.site import Site
+from zerolayer.guard.identity import Identity
 from zerolayer.model.engine import SampledToken
+from zerolayer.observe.stages import StageClock
+from zerolayer.wire.http1 import Head
+
+def accept_each(listening: int, most: int, /) -> tuple[list[tuple[int, str]], int]:
+    """Accept at most so many connections without waiting; none of them blocks or is inherited.
+
+    Returns their descriptors and the IP addresses of their peers, and the number of the error that ended it: 0 where
+    nobody was left.
+    """
 
 def send_each(descriptors: list[int], pieces: list[bytes], let_go: bool = True, /) -> list[tuple[int, int]]:
     """Offer each piece to its socket once, without waiting; ``let_go``: and without the interpreter's lock.
@@ -32,3 +47,63 @@ class Growth:
         the tokens that are left to ``Running.push``; how many of those that were taken came later than their clients
         allow; and for sockets the writers, their descriptors and the pieces.
         """
+
+@final
+class RequestIds:
+    """Names of requests: ``prefix``, then a number in at least eight hexadecimal digits."""
+
+    def __init__(self, prefix: bytes) -> None: ...
+    def new(self) -> bytes:
+        """A name that no other has that these made."""
+
+class ExchangeBase:
+    """The fields of every exchange, its name, its account of time, and its complete reply.
+
+    ``id`` is the client's own ``x-request-id`` where it is at most 128 visible ASCII characters, else one of the
+    site's. Subclasses have no fields of their own, and ``_file``.
+    """
+
+    head: Head
+    id: bytes
+    stages: StageClock
+    action: Action | None
+    intake: Callable[[bytes, bool], None] | None
+    on_gone: Callable[[], None] | None
+    receipt: Receipt | None
+    identity: Identity
+    dialect: Dialect
+    explain: Callable[[ZerolayerError], ErrorReply] | None
+    more_headers: Headers
+    allow: bytes
+    body: bytes
+    media: Headers
+    expired: Callable[[], None] | None
+    streaming: bool
+    tells_when: bool
+    deadline_ns: int
+    _connection: Carrier
+    _site: Site
+    _left: bool
+    _parked: bool
+
+    def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None: ...
+    @staticmethod
+    def begin_with(kind: Mapping[str, object], /) -> None:
+        """What all exchanges share, told once: types by their names, and what a new exchange begins with."""
+
+    def mark(self, stage: int, /) -> None:
+        """Close the span since the last mark."""
+
+    def reply(
+        self, status: int, headers: Headers, body: bytes, /, *, keep_alive: bool = True, spelled: bytes = b""
+    ) -> None:
+        """A complete reply, in one write. After the end of a reply every further one is void.
+
+        ``spelled`` are headers as the carrier writes them.
+        """
+
+    def _finish(self, status: int, /) -> None:
+        """The last write is next; what the ledger is to tell comes before it."""
+
+    def _leave(self, last: int, /) -> None:
+        """Close the account, once: a client that is cut by its own last write has left already."""

@@ -34,6 +34,8 @@ def caller_of(transport: asyncio.BaseTransport) -> Caller:
     if certificate:
         names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
         return Caller(subject=names[0] if names else None, address=address)
+    if address is not None:
+        return Caller(address=address)  # no Unix socket: those have no address
     connected = transport.get_extra_info("socket")
     if connected is not None and connected.family == socket.AF_UNIX:
         return Caller(*peer_credentials(connected))

@@ -48,6 +48,7 @@ class CommonHeaders:
         self._constant = constant
         self._time, self._after_time = spell(b"x-server-time", _SAMPLE).split(_SAMPLE)
         self._start = b""
+        self._around_load: dict[int, tuple[bytes, bytes]] = {}  # a load's length -> as below
         self._around: dict[int, tuple[bytes, bytes]] = {}  # an id's length -> what stands before it and after it
         self._tell(load())
 
@@ -69,8 +70,18 @@ class CommonHeaders:
 
     def _tell(self, load: bytes) -> None:
         """The load changes with the slots, which is far less often than it is told."""
+        before, after = self._around_load.get(len(load)) or self._load_of(len(load))
         self._told_load = load
-        self._start = self._constant + self._spell(b"x-zl-load", load) + self._time
+        self._start = before + load + after
+
+    def _load_of(self, size: int) -> tuple[bytes, bytes]:
+        """What is written around a load of ``size`` bytes."""
+        sample = b"0" * size
+        spelled = self._spell(b"x-zl-load", sample)
+        at = spelled.rindex(sample) if size else len(spelled)
+        before, after = spelled[:at], spelled[at + size :]
+        self._around_load[size] = around = self._constant + before, after + self._time
+        return around
 
     def _id(self, size: int) -> tuple[bytes, bytes]:
         """What is written around an id of ``size`` bytes."""

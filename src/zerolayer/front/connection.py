@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import AbstractEventLoop
 from collections import deque
 from typing import Final, cast
 
@@ -30,7 +31,9 @@ _LONG_BYTES: Final = 65_536
 class Connection(asyncio.Protocol):
     """All methods run on the loop."""
 
-    def __init__(self, site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, site: Site, router: Router, registry: set[Peer], loop: AbstractEventLoop, caller: Caller | None = None
+    ) -> None:
         self._site = site
         self._router = router
         self._registry = registry
@@ -48,7 +51,7 @@ class Connection(asyncio.Protocol):
         self._stalled_ns = NEVER
         self._dropped = 0
         self._streams_chunks = False  # the reply that is open
-        self._caller: Caller | None = None
+        self._caller = caller  # asked for once, where nobody has told
         self._descriptor: int | None = None
         self._exchange: Exchange | None = None
         self._refusal: ZerolayerError | None = None
@@ -133,7 +136,7 @@ class Connection(asyncio.Protocol):
 
     def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:
         """The head of a streamed reply, and its first piece."""
-        chunked = self._streams_chunks = self._chunked
+        self._streams_chunks = chunked = self._chunked
         head = stream_head(headers, keep_alive=keep_alive, chunked=chunked, common=common)
         self.write(head + (chunk(data) if chunked else data))
 
@@ -253,8 +256,6 @@ class Connection(asyncio.Protocol):
         self._leave()
         self._transport.abort()
 
-    # Writing.
-
     @property
     def _chunked(self) -> bool:
         # HTTP/1.0 knows no chunks: there the end of the connection ends the body.
@@ -291,8 +292,6 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         else:
             self._linger()
-
-    # Reading.
 
     def _feed(self, data: bytes | bytearray) -> None:
         if self._phase is Phase.IDLE:

@@ -1,13 +1,15 @@
-"""The beginning of a connection: which protocol it speaks, told by ALPN under TLS or else by its first three bytes."""
+"""The beginning of a connection: which protocol it speaks, told by ALPN under TLS or else by its first three bytes.
+
+One door to both protocols and the same routes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
 from typing import cast
 
 from zerolayer.errors import Unavailable
+from zerolayer.front.caller import Caller
 from zerolayer.front.connection import Connection
 from zerolayer.front.exchange import Router
 from zerolayer.front.http2_connection import Http2Connection
@@ -25,14 +27,17 @@ class Door(asyncio.Protocol):
     def __init__(
         self,
         site: Site,
+        router: Router,
         registry: set[Peer],
-        http1: Callable[[], Connection],
-        http2: Callable[[], Http2Connection],
+        loop: asyncio.AbstractEventLoop,
+        caller: Caller | None = None,
     ) -> None:
+        """``caller``: who it is, where the listener knows."""
         self._site = site
+        self._router = router
         self._registry = registry
-        self._http1 = http1
-        self._http2 = http2
+        self._loop = loop
+        self._caller = caller
         self._seen = b""
         self._draining = False
 
@@ -44,14 +49,14 @@ class Door(asyncio.Protocol):
         tls = transport.get_extra_info("ssl_object")
         agreed = None if tls is None else tls.selected_alpn_protocol()
         if agreed is not None:
-            self._enter(self._http2() if agreed == "h2" else self._http1())
+            self._enter(Http2Connection if agreed == "h2" else Connection)
 
     def data_received(self, data: bytes) -> None:
         self._seen += data
         if self._seen.startswith(_PRI):
-            self._enter(self._http2())
+            self._enter(Http2Connection)
         elif not _PRI.startswith(self._seen):
-            self._enter(self._http1())
+            self._enter(Connection)
         else:
             self._deadline_ns = min(self._deadline_ns, self._site.clock_ns() + self._site.limits.head_ns)
 
@@ -93,21 +98,15 @@ class Door(asyncio.Protocol):
         """Reset."""
         self._transport.abort()
 
-    def _enter(self, connection: Connection | Http2Connection) -> None:
+    def _enter(self, kind: type[Connection | Http2Connection]) -> None:
         self._registry.discard(self)
+        connection = kind(self._site, self._router, self._registry, self._loop, self._caller)
         self._transport.set_protocol(connection)
         connection.connection_made(self._transport)
         if self._draining:
             connection.drain()
         if self._seen:
             connection.data_received(self._seen)
-
-
-def door(site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> Door:
-    """A door to both protocols and the same routes."""
-    http1 = partial(Connection, site, router, registry, loop)
-    http2 = partial(Http2Connection, site, router, registry, loop)
-    return Door(site, registry, http1, http2)
 
 
 def over_limit(site: Site, connections: int) -> bytes:

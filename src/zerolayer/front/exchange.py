@@ -21,6 +21,7 @@ from zerolayer.errors import (
     Unavailable,
     ZerolayerError,
 )
+from zerolayer.front._native import ExchangeBase, RequestIds
 from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.defect import log_defect
@@ -28,7 +29,8 @@ from zerolayer.front.dialect import OPENAI, Dialect
 from zerolayer.front.lines import Outlet
 from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
-from zerolayer.guard.identity import ANYONE, Identity
+from zerolayer.guard.identity import ANYONE
+from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.stages import Stage, StageClock
 from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_reply import retry_headers
@@ -49,7 +51,7 @@ _NO_RETRY: Final = (
 _CHALLENGE: Final[tuple[Header, ...]] = ((b"www-authenticate", b'Bearer realm="zerolayer"'),)
 
 # For every request: a member of an enumeration is dearer to name.
-_FRAME: Final = int(Stage.FRAME)
+_WAIT: Final = int(Stage.WAIT)
 _WRITE: Final = int(Stage.WRITE)
 _OK: Final = 200
 _LACK_OF_SLOTS: Final = (SlotsBusy, BeyondHorizon)
@@ -71,8 +73,8 @@ class Carrier(Protocol):
     def caller(self) -> Caller:
         """Who is at the other end."""
 
-    def later(self, error: RetryLater) -> bytes:
-        """When to come back, in the spelling of ``common``."""
+    def later(self, ms: int, ticket: str, /) -> bytes:
+        """When to come back, and for which booking if there is one, in the spelling of ``common``."""
 
     def reply(
         self, status: int, common: bytes, headers: Headers, body: bytes, *, keep_alive: bool, head_only: bool
@@ -103,42 +105,18 @@ class Carrier(Protocol):
         """Reset the connection, or the stream."""
 
 
-class Exchange:
+class Exchange(ExchangeBase):
     """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end.
 
     ``dialect`` follows from the head, and the router sets it. A route may set, before the body is read: ``media``, the
     headers of a streamed reply; ``explain``, the form of an error, whatever the dialect, and ``tells_when`` whether the
     headers of HTTP say when to come back; ``intake``, who takes the body
     piece by piece, with True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has
-    passed (HTTP/2 only).
+    passed (HTTP/2 only). ``receipt`` is what is written down of the request, ``identity`` is set on the head, before
+    anything else is looked at, and ``more_headers`` are those of this reply, whatever it becomes.
     """
 
-    # Defaults of what most exchanges leave as it is, and few look at: a look into the class is the dear one.
-    allow = b""
-    body = b""
-    media: tuple[Header, ...] = _EVENT_STREAM
-    tells_when = True
-    expired: Callable[[], None] | None = None
-    deadline_ns = NEVER
-
-    def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None:
-        self._connection = connection
-        self._site = site
-        self.head = head = head or _UNREADABLE
-        self.id = site.ids.of(head)
-        self.stages = StageClock(first_byte_ns)
-        self.action: Action | None = None
-        self.intake: Callable[[bytes, bool], None] | None = None
-        self.on_gone: Callable[[], None] | None = None
-        self.receipt: Receipt | None = None  # what is written down of this request
-        self.identity: Identity = ANYONE  # set on the head, before anything else is looked at
-        self.dialect: Dialect = OPENAI
-        self.explain: Callable[[ZerolayerError], ErrorReply] | None = None
-        self.more_headers: tuple[Header, ...] = ()  # of this reply, whatever it becomes
-        self.streaming = False
-        self._left = False
-        self._parked = False
-        site.glue.enter(first_byte_ns)
+    __slots__ = ()
 
     @property
     def request_id(self) -> str:
@@ -156,36 +134,9 @@ class Exchange:
 
     def record(self) -> None:
         """From here on the ledger will tell of this request, however it ends."""
-        if self.receipt is None and self._site.books is not None:
+        books = self._site.books
+        if self.receipt is None and books is not None and books.open:
             self.receipt = Receipt(RECORDED.get(self.head.path) or self.head.path.encode("latin-1", "replace"))
-
-    def mark(self, stage: int) -> None:
-        """Close the span since the last mark."""
-        self.stages.mark(stage, self._site.clock_ns())
-
-    def reply(
-        self, status: int, headers: Headers, body: bytes, *, keep_alive: bool = True, spelled: bytes = b""
-    ) -> None:
-        """A complete reply, in one write. After the end of a reply every further one is void.
-
-        ``spelled`` are headers as the carrier writes them.
-        """
-        if self._left:
-            return
-        head, connection = self.head, self._connection
-        if self.more_headers:
-            headers = (*self.more_headers, *headers)
-        self._finish(status)
-        common = connection.common.of(self.id, self.dialect.id_header, head.values.get(b"origin"))
-        connection.reply(
-            status,
-            common + spelled if spelled else common,
-            headers,
-            body,
-            keep_alive=keep_alive and head.keep_alive and not connection.draining,
-            head_only=head.method == "HEAD",
-        )
-        self._leave(_WRITE)
 
     def error(self, error: ZerolayerError, *, keep_alive: bool = True) -> None:
         """A complete reply that says what was wrong."""
@@ -202,7 +153,9 @@ class Exchange:
             headers = _JSON_ALONE
         else:
             status, headers, body = self._explain(error)
-        spelled = self._connection.later(error) if self.tells_when and isinstance(error, RetryLater) else b""
+        spelled = b""
+        if self.tells_when and isinstance(error, RetryLater):
+            spelled = self._connection.later(error.retry_after_ms, error.ticket or "")
         self.reply(status, headers, body, keep_alive=keep_alive, spelled=spelled)
         if isinstance(error, _LACK_OF_SLOTS):
             stages = self.stages
@@ -237,13 +190,14 @@ class Exchange:
         if self._left:
             return
         self._finish(_OK)
+        head, connection = self.head, self._connection
+        keep_alive = head.keep_alive and not connection.draining
         if self.streaming:
-            self._connection.end_stream(events, trailers, keep_alive=self._keep_alive)
+            connection.end_stream(events, trailers, keep_alive=keep_alive)
         else:
             self.streaming = True
-            self._connection.whole_stream(
-                self._common(), self._stream_headers(), events, trailers, keep_alive=self._keep_alive
-            )
+            common = connection.common.of(self.id, self.dialect.id_header, head.values.get(b"origin"))
+            connection.whole_stream(common, self.media + self.more_headers, events, trailers, keep_alive=keep_alive)
         self._leave(_WRITE)
 
     def break_stream(self, events: bytes) -> None:
@@ -272,26 +226,19 @@ class Exchange:
     def gone(self) -> None:
         """The client is away: nothing more can be written."""
         on_gone, self.on_gone = self.on_gone, None
-        self._leave(int(Stage.WAIT))
+        self._leave(_WAIT)
         self._file(_OK if self.streaming else 0)
         if on_gone is not None:
             if not self._parked:
                 self._site.metrics.abandoned(self.stages)
             on_gone()
 
-    @property
-    def _keep_alive(self) -> bool:
-        return self.head.keep_alive and not self._connection.draining
-
-    def _common(self) -> bytes:
-        return self._connection.common.of(self.id, self.dialect.id_header, self.head.values.get(b"origin"))
-
     def _open(self, events: bytes) -> None:
         self.streaming = True
-        self._connection.open_stream(self._common(), self._stream_headers(), events, keep_alive=self._keep_alive)
-
-    def _stream_headers(self) -> Headers:
-        return (*self.media, *self.more_headers)
+        head, connection = self.head, self._connection
+        common = connection.common.of(self.id, self.dialect.id_header, head.values.get(b"origin"))
+        keep_alive = head.keep_alive and not connection.draining
+        connection.open_stream(common, self.media + self.more_headers, events, keep_alive=keep_alive)
 
     def _explain(self, error: ZerolayerError) -> ErrorReply:
         extra: tuple[Header, ...] = ()
@@ -304,13 +251,6 @@ class Exchange:
         status, body = self.dialect.error(error, self.id)
         return status, (JSON, *extra), body
 
-    def _finish(self, status: int) -> None:
-        """The last write is next; what the ledger is to tell comes before it."""
-        self.on_gone = None
-        self.stages.mark(_FRAME, self._site.clock_ns())
-        if self.receipt is not None:
-            self._file(status)
-
     def _file(self, status: int) -> None:
         receipt, self.receipt = self.receipt, None
         if receipt is not None and self._site.books is not None:
@@ -318,14 +258,14 @@ class Exchange:
                 receipt, self.identity, self.request_id, status, self.stages, self.streaming, self.head
             )
 
-    def _leave(self, last: int) -> None:
-        """Close the account, once: a client that is cut by its own last write has left already."""
-        if not self._left:
-            self._left = True
-            now = self._site.clock_ns()
-            self.stages.mark(last, now)
-            if not self._parked:
-                self._site.glue.leave(now)
+
+ExchangeBase.begin_with(
+    {
+        "Site": Site, "Head": Head, "Dialect": Dialect, "StageClock": StageClock, "GlueMeter": GlueMeter,
+        "RequestIds": RequestIds, "unreadable": _UNREADABLE, "identity": ANYONE, "dialect": OPENAI,
+        "media": _EVENT_STREAM, "never": NEVER,
+    }
+)  # fmt: skip
 
 
 class Router(Protocol):

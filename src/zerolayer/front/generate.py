@@ -33,7 +33,7 @@ from zerolayer.front.together import Together
 from zerolayer.front.transcript import Transcript, Transcripts
 from zerolayer.front.watch import Watch, audited, with_logprobs
 from zerolayer.guard.budget.budgets import Size
-from zerolayer.guard.freshness import Verdict
+from zerolayer.guard.freshness import TIMELESS, Verdict
 from zerolayer.guard.guard import Arrival, Guard, Held, Reservation
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.model.engine import Generation
@@ -111,7 +111,6 @@ class Generator:
     def generate(self, exchange: Exchange, decode: Decode) -> None:
         """From a complete body to a running request, or to an error reply."""
         self._turns.came += 1
-        exchange.record()
         head = exchange.head
         try:
             request = decode(exchange.body, self._limits)
@@ -346,6 +345,8 @@ def _headers(head: Head) -> dict[bytes, bytes]:
 def _extra(arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:
     """What every reply says about the time of its request, refusals included."""
     headers: tuple[Header, ...] = ((b"x-zl-deadline-ms", arrival.limits.header()),)
+    if verdict is TIMELESS:
+        return headers
     if verdict.age_ms is not None:
         headers += ((b"x-zl-age-ms", b"%d" % verdict.age_ms),)
     if verdict.stale:

@@ -139,7 +139,7 @@ class Calls:
         head = exchange.head
         if head.minor < HTTP2:
             return UnsupportedMediaType("gRPC needs HTTP/2; use a gRPC client, or send JSON to /v1/chat/completions")
-        _speak_grpc(exchange)
+        exchange.explain, exchange.tells_when, exchange.media = _explain, False, _MEDIA
         method = self.method(head)
         if method is None:
             return UnknownMethod("there is no such method; server reflection or the .proto file lists what exists")
@@ -151,10 +151,10 @@ class Calls:
 
     def begin(self, exchange: Exchange, method: Method) -> ZerolayerError | None:
         """Make the exchange a call of ``method``, or return the refusal."""
-        _speak_grpc(exchange)
+        exchange.explain, exchange.tells_when, exchange.media = _explain, False, _MEDIA
         most = method.message_bytes
         call = GrpcCall(exchange, method, self._message_bytes if most is None else most)
-        timeout = exchange.head.get(b"grpc-timeout")
+        timeout = exchange.head.values.get(b"grpc-timeout")
         if timeout is not None:
             try:
                 exchange.deadline_ns = self._clock_ns() + parse_timeout(timeout)
@@ -166,12 +166,6 @@ class Calls:
         else:
             exchange.action = call.take_whole
         return None
-
-
-def _speak_grpc(exchange: Exchange) -> None:
-    exchange.explain = _explain
-    exchange.tells_when = False
-    exchange.media = _MEDIA
 
 
 def _explain(error: ZerolayerError) -> ErrorReply:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, cast
 
@@ -22,6 +23,7 @@ from zerolayer.front.http2_stream import Http2Stream
 from zerolayer.front.moving import hold, plain_descriptor
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
+from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http2 import Code, Http2Protocol
 from zerolayer.wire.http2_events import Chunk, Closed, Event, Gone, Message, Opened, Refused
 
@@ -35,7 +37,9 @@ _READ: Final = int(Stage.READ)  # for every request: a member of an enumeration 
 class Http2Connection(asyncio.Protocol):
     """All methods run on the loop."""
 
-    def __init__(self, site: Site, router: Router, registry: set[Peer], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, site: Site, router: Router, registry: set[Peer], loop: AbstractEventLoop, caller: Caller | None = None
+    ) -> None:
         self._site = site
         self._router = router
         self._registry = registry
@@ -54,7 +58,7 @@ class Http2Connection(asyncio.Protocol):
         self.scheduled = False  # a write in the next turn of the loop
         self._draining = False
         self._closed = False
-        self._caller: Caller | None = None
+        self._caller = caller  # asked for once, where nobody has told
         self._descriptor: int | None = None
 
     # What asyncio calls.
@@ -73,10 +77,15 @@ class Http2Connection(asyncio.Protocol):
         self._now_ns = now = self._site.clock_ns()
         core = self.core
         self._receiving = True
-        for event in core.receive(data):
-            self._EVENTS[type(event)](self, event)
+        whole = core.whole(data)
+        if whole is None:
+            for event in core.receive(data):
+                self._EVENTS[type(event)](self, event)
+            self._patience.received(core, now)
+        else:
+            for request in whole:
+                self._on_whole(*request)
         self._receiving = False
-        self._patience.received(core, now)
         self._flush()
 
     def eof_received(self) -> None:
@@ -246,17 +255,32 @@ class Http2Connection(asyncio.Protocol):
         stream = self._streams.get(event.stream_id)
         if stream is None:
             return  # refused on its head
-        exchange = stream.exchange
         stream.deadline_ns = NEVER
-        exchange.stages.mark(_READ, self._now_ns)
+        stream.exchange.stages.mark(_READ, self._now_ns)
+        self._act(stream.exchange, event.body)
+
+    def _on_whole(self, stream_id: int, head: Head, body: bytes) -> None:
+        """As ``_on_opened`` and ``_on_message``, of nearly every request."""
+        stream = Http2Stream(self, stream_id, NEVER)
+        stream.exchange = exchange = Exchange(stream, self._site, head, self._now_ns)
+        self._streams[stream_id] = stream
+        refusal = self._router.check(exchange)
+        if refusal is not None:
+            exchange.error(refusal)
+        else:
+            self._act(exchange, body)
+
+    def _act(self, exchange: Exchange, body: bytes) -> None:
+        """The request is complete."""
+        action = exchange.action
         if exchange.intake is not None:
-            self._take_in(exchange, event.body, ended=True)
-        elif exchange.action is None:
+            self._take_in(exchange, body, ended=True)
+        elif action is None:
             exchange.error(ZerolayerError("no action for this path; this is a defect of the server"))
         else:
-            exchange.body = event.body
+            exchange.body = body
             try:
-                exchange.action(exchange)
+                action(exchange)
             except Exception as error:  # noqa: BLE001 - a defect costs its own request, nobody else's
                 exchange.defect(error)
 

@@ -39,7 +39,7 @@ class StreamCarrier(Protocol):
 
 
 class Http2Stream:
-    """One request's way back."""
+    """One request's way back. It knows the exchange until the reply is complete, and the exchange knows it."""
 
     __slots__ = ("_connection", "common", "deadline_ns", "exchange", "id")
 
@@ -74,6 +74,7 @@ class Http2Stream:
         connection = self._connection
         connection.core.reply(self.id, status, headers, b"" if head_only else body, common=common)
         connection.done(self)
+        del self.exchange
 
     def open_stream(self, common: bytes, headers: Headers, data: bytes, *, keep_alive: bool) -> None:  # noqa: ARG002
         """The head of a streamed reply, and its first piece."""
@@ -102,6 +103,7 @@ class Http2Stream:
         connection = self._connection
         connection.core.end(self.id, data, trailers)
         connection.done(self)
+        del self.exchange
 
     def whole_stream(
         self,
@@ -116,6 +118,7 @@ class Http2Stream:
         connection = self._connection
         connection.core.reply(self.id, 200, headers, data, trailers, common=common)
         connection.done(self)
+        del self.exchange
 
     def break_stream(self, data: bytes) -> None:
         """The last piece of a stream that failed: the reset after it says so."""

@@ -45,7 +45,7 @@ class Inference:
     def generate(self, exchange: Exchange) -> None:
         """``Generate``; over HTTP ``POST /v1/generate``."""
         self._framing.prepare(exchange)
-        get = exchange.head.get
+        get = exchange.head.values.get
         if (get(b"x-zl-vocabulary") or get(b"zl-vocabulary") or self._etag) != self._etag:
             exchange.error(VocabularyChanged(_OTHER))
             return

@@ -2,7 +2,8 @@
 
 Accepting is ours rather than the loop's for two reasons: a connection over the limit is answered in one write instead
 of being dropped, and a process that is out of descriptors pauses for a moment instead of spinning on a listener that
-stays readable (EMFILE).
+stays readable (EMFILE). Whoever comes without TLS over TCP, and that is nearly everybody, is accepted in one native
+call with all who came along, and costs neither a socket of Python's nor a task.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import resource
 import socket
 import stat
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
+from typing import Any, Final, cast
 
 from zerolayer.contract_listen import is_loopback
 from zerolayer.errors import StartupError
+from zerolayer.front._native import accept_each
+from zerolayer.front.caller import Caller
 from zerolayer.front.site import Peer
 from zerolayer.front.tls import HANDSHAKE_S, SHUTDOWN_S, Tls
 
@@ -150,16 +155,37 @@ def _bind_failure(error: OSError, host: str, port: int, flag: str) -> StartupErr
     )
 
 
+class _Accepted:
+    """A descriptor, as the loop asks for it: as a socket that closes nothing, for the transport does that."""
+
+    __slots__ = ("_descriptor", "family")
+
+    type: Final = socket.SOCK_STREAM
+
+    def __init__(self, descriptor: int, family: int) -> None:
+        self._descriptor = descriptor
+        self.family = family
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+Opening = asyncio.Task[object] | Coroutine[Any, Any, tuple[asyncio.Transport, object]]
+
+
 class Listener:
     """Accepts on ``sockets`` until ``stop``. ``make`` builds a connection, which joins ``connections`` itself.
 
-    With ``tls`` they speak it, and nothing else.
+    ``make`` may be told by name who the ``caller`` is. With ``tls`` they speak it, and nothing else.
     """
 
     def __init__(
         self,
         sockets: list[socket.socket],
-        make: Callable[[], asyncio.Protocol],
+        make: Callable[..., asyncio.Protocol],
         connections: set[Peer],
         *,
         limit: int,
@@ -173,7 +199,7 @@ class Listener:
         self._busy = busy  # renders the reply to a connection over the limit
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._opening: set[asyncio.Task[object]] = set()
+        self._opening: set[Opening] = set()
         self._refused: deque[socket.socket] = deque()
         self._reserve = _open_reserve()
         self._paused: asyncio.TimerHandle | None = None
@@ -194,7 +220,9 @@ class Listener:
         self._paused = None
         if not self._stopped:
             for listening in self._sockets:
-                self._loop.add_reader(listening.fileno(), self._accept, listening)
+                plain = self._tls is None and listening.family != socket.AF_UNIX
+                accept = self._accept_plain if plain else self._accept
+                self._loop.add_reader(listening.fileno(), accept, listening)
 
     def rest(self) -> None:
         """Accept nothing until ``start``: whoever comes waits in the kernel."""
@@ -208,8 +236,10 @@ class Listener:
 
     def drop_opening(self) -> None:
         """Close those."""
-        for opening in self._opening:
-            opening.cancel()
+        opening, self._opening = self._opening, set()
+        for each in opening:
+            if isinstance(each, asyncio.Task):
+                each.cancel()  # of the others the loop must have told the connection before they can be closed
 
     def take(self, accepted: socket.socket) -> None:
         """A connection that another process accepted."""
@@ -249,6 +279,43 @@ class Listener:
                     return
                 raise
             self._take(accepted)
+
+    def _accept_plain(self, listening: socket.socket) -> None:
+        """The same of TCP without TLS."""
+        found, error = accept_each(listening.fileno(), _BURST)
+        family = int(listening.family)
+        for descriptor, address in found:
+            if len(self._connections) + len(self._opening) < self._limit:
+                self._open_plain(_Accepted(descriptor, family), Caller(address=address))
+            else:
+                self._take(socket.socket(fileno=descriptor))
+        if error in _EXHAUSTED:
+            self._out_of_descriptors(listening)
+        elif error:
+            raise OSError(error, os.strerror(error))
+
+    def _open_plain(self, accepted: _Accepted, caller: Caller) -> None:
+        # The loop's coroutine waits once, for its own next turn; a task to wait with would cost more than all the rest.
+        make = partial(self._make, caller=caller)
+        opening = self._loop.connect_accepted_socket(make, cast(socket.socket, accepted))
+        try:
+            told = opening.send(None)
+        except OSError:
+            os.close(accepted.fileno())
+            return
+        self._opening.add(opening)
+        told.add_done_callback(partial(self._opened, opening))
+
+    def _opened(self, opening: Coroutine[Any, Any, tuple[asyncio.Transport, object]], _told: object) -> None:
+        try:
+            opening.send(None)
+        except OSError:
+            self._opening.discard(opening)
+        except StopIteration as opened:
+            if opening in self._opening:
+                self._opening.discard(opening)
+            else:
+                opened.value[0].abort()  # it was dropped meanwhile
 
     def _take(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)

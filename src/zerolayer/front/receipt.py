@@ -120,6 +120,7 @@ class Books:
         self._meter = meter
         self._access = access
         self._traces = traces
+        self.open = ledger is not None or traces is not None or access  # else nobody reads what is written down
         self._tenants: dict[str, tuple[bytes, bool]] = {}  # the name, and whether more is told
         self._metered_ns = meter.started_ns
         self._idle_ns = 0

@@ -55,7 +55,8 @@ class HttpFraming:
     def prepare(self, exchange: Exchange) -> None:
         """Errors are messages too, unless the client accepts JSON and says so."""
         exchange.media = _STREAM
-        if b"application/json" not in (exchange.head.get(b"accept") or b"").lower():
+        accepted = exchange.head.values.get(b"accept")
+        if accepted is None or b"application/json" not in accepted.lower():
             exchange.explain = _explain
 
     def wrap(self, message: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
 from asyncio import Transport
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from zerolayer.front._native import RequestIds
 from zerolayer.front.common_headers import OWN_ID_BYTES, CommonHeaders
 from zerolayer.front.outbox import Outbox
 from zerolayer.front.receipt import Books
@@ -18,11 +18,8 @@ from zerolayer.front.turns import Turns
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 from zerolayer.wire import http1_reply, http2_reply
-from zerolayer.wire._native import is_name, numbered
-from zerolayer.wire.http1 import Head
 from zerolayer.wire.http1_memory import HeadMemory
 
-_ID_BYTES = 128
 Header = tuple[bytes, bytes]
 
 
@@ -69,23 +66,9 @@ class Peer(Protocol):
         """Reset the connection now."""
 
 
-class RequestIds:
+def new_ids() -> RequestIds:
     """Names for requests that bring none: a random start per process, then counted, so that they never repeat."""
-
-    def __init__(self) -> None:
-        self._prefix = secrets.token_hex((OWN_ID_BYTES - 8) // 2).encode("ascii")
-        self._count = itertools.count(1)
-
-    def of(self, head: Head) -> bytes:
-        """The client's own ``x-request-id`` when it is at most 128 visible ASCII characters, else a new one."""
-        given = head.values.get(b"x-request-id")
-        if given is not None and is_name(given, _ID_BYTES):
-            return given
-        return numbered(self._prefix, next(self._count))
-
-    def new(self) -> bytes:
-        """A name that no other request of this process has."""
-        return numbered(self._prefix, next(self._count))
+    return RequestIds(secrets.token_hex((OWN_ID_BYTES - 8) // 2).encode("ascii"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +87,7 @@ class Site:
     glue: GlueMeter
     origins: frozenset[bytes] = frozenset()
     books: Books | None = None  # where requests are written down
-    ids: RequestIds = field(default_factory=RequestIds)
+    ids: RequestIds = field(default_factory=new_ids)
     outbox: Outbox = field(default_factory=Outbox)
     heads: HeadMemory = field(default_factory=HeadMemory)
     http1: CommonHeaders = field(init=False)

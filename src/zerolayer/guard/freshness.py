@@ -44,6 +44,10 @@ class Verdict(msgspec.Struct, frozen=True):
     wait_ms: int = 0
 
 
+TIMELESS: Final = Verdict()
+"""Of an input that tells no time, as most do."""
+
+
 class Freshness:
     """The contract's section of that name: what is allowed where a request says nothing, and what follows."""
 
@@ -76,7 +80,7 @@ class Freshness:
     def judge(self, stamps: Stamps, now_ms: int) -> Verdict:
         """What holds at ``now_ms`` (Unix milliseconds). Raises ``StaleInput`` 409 and ``InvalidRequest`` 400."""
         if stamps.born_ms is None:
-            return Verdict()
+            return TIMELESS
         age = now_ms - stamps.born_ms
         if age < -MAX_WAIT_MS:
             raise InvalidRequest(

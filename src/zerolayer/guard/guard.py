@@ -40,6 +40,7 @@ from zerolayer.model.engine import Generation, chunk_of
 from zerolayer.wire.schema import Request, Sampling, Tier
 
 _NO_SLOT: Final = Grant(-1, 0)
+_UNMEASURED: Final = Size(0)  # of a request that is held against nothing
 _NS_PER_MS: Final = 1_000_000
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
@@ -186,7 +187,9 @@ class Guard:
             if bound < upper:
                 promised = self.work(max(lower, bound), fits, scored=scored)
         wish = Wish(most, least, promised, arrival.left, min(request.tier, identity.tier), arrival.key)
-        smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
+        smallest = largest = _UNMEASURED
+        if self.budgets.bind(identity):
+            smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
         hold = self.budgets.reserve(identity, smallest, largest)
         try:
             answer, others = self._claim(wish, arrival.asker, answers)
@@ -293,13 +296,15 @@ class Guard:
         except InvalidRequest:
             self.release(reservation)
             raise
-        tokens = sum(len(made.prompt) + made.max_tokens for made in generations)
-        compute_us = sum(self._size(work, 0).compute_us for work in works)
-        refusal: ZerolayerError | None = reservation.hold.tighten(Size(tokens, compute_us))
-        if refusal is not None:
-            self.release(reservation)
-            raise refusal
-        reservation.hold.begin()
+        hold = reservation.hold
+        if hold.accounts:
+            tokens = sum(len(made.prompt) + made.max_tokens for made in generations)
+            compute_us = sum(self._size(work, 0).compute_us for work in works)
+            refusal: ZerolayerError | None = hold.tighten(Size(tokens, compute_us))
+            if refusal is not None:
+                self.release(reservation)
+                raise refusal
+        hold.begin()
         return generations
 
     def _longer(self, wish: Wish, asker: Asker, answers: int) -> SlotsBusy | BeyondHorizon:

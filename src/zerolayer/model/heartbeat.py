@@ -19,9 +19,15 @@ from zerolayer.wire.schema import Sampling
 _log = logging.getLogger("zerolayer.model")
 
 _TOKENS = 3
+_PROMPT: Final = 16
 _SEED = 20_250_301
 _AGAIN_NS: Final = 100_000_000  # after a beat that came to nothing
 _OUTCOMES: Final = 64  # that nobody has looked at yet
+
+
+def known_prompt(slot_tokens: int) -> range:
+    """Token ids that a vocabulary has in any case, as many as leave room for a beat's output in the shortest slot."""
+    return range(1, min(_PROMPT, slot_tokens - _TOKENS) + 1)
 
 
 class Outcome(Enum):

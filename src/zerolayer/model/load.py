@@ -39,7 +39,7 @@ _SILENT_S = 1.0  # a start this short needs no progress bar
 _EVERY_S = 0.1
 _BAR = 30
 _AHEAD_BYTES = 1 << 20
-_BESIDE_BYTES = 64 << 20  # of words, tables and accounts that a second model has besides its engine
+_AROUND_BYTES, _WORD_BYTES = 40 << 20, 512  # besides an engine: the server, its tables and accounts; each word
 
 Show = Callable[[str, int, int], None]  # (what, done, of)
 
@@ -174,11 +174,13 @@ def _constants(contract: Contract, template: ChatTemplate | NoChatTemplate) -> l
     beginnings = [_beginning(template, ())]
     for system in contract.system:
         token_ids = _beginning(template, (Message("system", system.text),))
-        if len(token_ids) > contract.context.system_tokens:
-            raise StartupError(
-                f"The constant system text {system.name!r} has {len(token_ids)} tokens with its template; "
-                f"context.system_tokens is {contract.context.system_tokens}. Raise it, or shorten the text."
-            )
+        for limit in ("system_tokens", "slot_tokens"):
+            most = getattr(contract.context, limit)
+            if len(token_ids) > most:
+                raise StartupError(
+                    f"The constant system text {system.name!r} has {len(token_ids)} tokens with its template; "
+                    f"context.{limit} is {most}. Raise it, or shorten the text."
+                )
         beginnings.append(token_ids)
     return beginnings
 
@@ -235,7 +237,8 @@ def _engine(contract: Contract, source: ModelSource, show: Show, beside: Beside 
     needed = needed_bytes(
         config, embedding, context.slots, context.slot_tokens, context.chunk_tokens, context.prefixes * prefix_tokens
     )
-    _check_memory(needed, machine.memory, contract, beside)
+    around = _AROUND_BYTES + _WORD_BYTES * config.vocabulary
+    _check_memory(needed + around, machine.memory, contract, beside)
     threads, why = machine.threads(contract.engine.threads)
     cores, where = choose_cores(threads, sorted(os.sched_getaffinity(0)), pin=contract.engine.pin)
     take = partial(
@@ -261,18 +264,19 @@ def _engine(contract: Contract, source: ModelSource, show: Show, beside: Beside 
 
 def _check_memory(needed: int, left: int, contract: Contract, beside: Beside | None) -> None:
     """Refuse what ``left`` bytes do not hold."""
+    if needed <= left:
+        return
     context = contract.context
-    if beside is not None and needed + _BESIDE_BYTES > left:
+    if beside is not None:
         raise StartupError(
             f"The memory does not hold both models: the new one and its {context.slots} slots of {context.slot_tokens} "
-            f"tokens need {(needed + _BESIDE_BYTES) >> 20} MB beside the one that is served, and this process can take "
-            f"{left >> 20} MB more. Nothing was loaded. Deploy a smaller model, or serve with fewer or shorter slots."
+            f"tokens need {needed >> 20} MB beside the one that is served, and this process can take {left >> 20} MB "
+            "more. Nothing was loaded. Deploy a smaller model, or serve with fewer or shorter slots."
         )
-    if needed > left:
-        raise StartupError(
-            f"The model and {context.slots} slots of {context.slot_tokens} tokens need {needed >> 20} MB; this process "
-            f"can take {left >> 20} MB. Use fewer (--slots) or shorter (--slot-tokens) slots, or a smaller model."
-        )
+    raise StartupError(
+        f"The model and {context.slots} slots of {context.slot_tokens} tokens need {needed >> 20} MB; this process "
+        f"can take {left >> 20} MB. Use fewer (--slots) or shorter (--slot-tokens) slots, or a smaller model."
+    )
 
 
 def _begun(beside: Beside, needed: int, largest: int, take: Callable[[], Engine]) -> Engine:

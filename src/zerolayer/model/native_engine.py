@@ -223,9 +223,10 @@ class NativeEngine:
     def keep_constant(self, token_ids: Sequence[int], turn: Turn = ALONE) -> None:
         """Compute a beginning that many prompts share, whole blocks of it, and never let it leave. Before the start.
 
-        Each step is run within ``turn``.
+        Each step is run within ``turn``. What no prompt can have, as it is longer than a slot, is left out.
         """
         slot = self._info.slots  # the service slot
+        token_ids = token_ids[: self._info.slot_tokens - 1]
         if len(token_ids) < BLOCK:
             return
         self.open(slot, Generation(token_ids, Sampling(temperature=0.0), 1, ignore_eos=True))

@@ -13,7 +13,7 @@ gain of a hit is the tokens that need not be computed; the clock that rises with
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -38,13 +38,23 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class _Entry(msgspec.Struct):
-    keys: list[bytes]  # the prefix at every block border, shortest first
+    root: bytes  # of the tree that it is in
+    raw: bytes  # its token ids, in whole blocks
     salt: bytes
-    tokens: int
     constant: bool
     users: int = 0
     hits: int = 1
     priority: float = 0.0
+
+
+class _Node:
+    """A block border: the blocks that follow on it in some entry, and the entries that come by here."""
+
+    __slots__ = ("children", "holders")
+
+    def __init__(self) -> None:
+        self.children: dict[bytes, _Node] = {}
+        self.holders: set[int] = set()
 
 
 class PrefixCache:
@@ -63,7 +73,7 @@ class PrefixCache:
         self._entry_tokens = entry_tokens
         self._free = list(range(entries - 1, -1, -1))
         self._entries: dict[int, _Entry] = {}
-        self._by_key: dict[bytes, set[int]] = {}
+        self._roots: dict[bytes, _Node] = {}  # a tree of blocks for each salt, and one for the constants
         self._policy = policy
         self._salt_entries = max(1, int(entries * salt_share))
         self._by_salt: dict[bytes, int] = {}  # entries of each
@@ -74,13 +84,10 @@ class PrefixCache:
     def attach(self, prompt: Sequence[int], salt: bytes = b"") -> Hit | None:
         """The longest kept prefix of ``prompt`` that leaves at least one token to compute; ``detach`` gives it back."""
         self.queries += len(prompt)
-        most = min(len(prompt) - 1, self._entry_tokens)
-        own, constant = _keys(prompt, _salted(salt), most), _keys(prompt, _CONSTANT, most)
-        for index in range(len(own) - 1, -1, -1):
-            holders = self._by_key.get(constant[index]) or self._by_key.get(own[index])
-            if holders:
-                return self._use(next(iter(holders)), (index + 1) * BLOCK)
-        return None
+        raw = _blocks(prompt, min(len(prompt) - 1, self._entry_tokens))
+        constant, own = self._path(_CONSTANT, raw), self._path(_salted(salt), raw)
+        longest = constant if len(constant) >= len(own) else own
+        return self._use(next(iter(longest[-1].holders)), len(longest) * BLOCK) if longest else None
 
     def detach(self, hit: Hit) -> None:
         """The prompt's slot is closed."""
@@ -92,22 +99,33 @@ class PrefixCache:
         None if the prompt is shorter than a block, is kept already, or every entry that it may take is in use or
         constant.
         """
-        most = min(len(prompt), self._entry_tokens)
-        as_constant = _keys(prompt, _CONSTANT, most)
-        keys = as_constant if constant else _keys(prompt, _salted(salt), most)
-        if not keys or keys[-1] in self._by_key or as_constant[-1] in self._by_key:
+        raw = _blocks(prompt, min(len(prompt), self._entry_tokens))
+        root, blocks = _CONSTANT if constant else _salted(salt), len(raw) // _BLOCK_BYTES
+        if not raw or blocks in (len(self._path(root, raw)), len(self._path(_CONSTANT, raw))):
             return None
         number = self._make_room(b"" if constant else salt)
         if number is None:
             return None
         if not constant:
             self._by_salt[salt] = self._by_salt.get(salt, 0) + 1
-        entry = _Entry(keys, salt, len(keys) * BLOCK, constant)
-        self._rank(entry, entry.tokens)
+        entry = _Entry(root, raw, salt, constant)
+        self._rank(entry, blocks * BLOCK)
         self._entries[number] = entry
-        for key in keys:
-            self._by_key.setdefault(key, set()).add(number)
-        return Hit(number, entry.tokens)
+        node = self._roots.setdefault(root, _Node())
+        for block in _cut(raw):
+            node = node.children.setdefault(block, _Node())
+            node.holders.add(number)
+        return Hit(number, blocks * BLOCK)
+
+    def _path(self, root: bytes, raw: bytes) -> list[_Node]:
+        """The borders that some entry shares with ``raw``, from the first on."""
+        node, path = self._roots.get(root), []
+        for block in _cut(raw):
+            node = None if node is None else node.children.get(block)
+            if node is None:
+                break
+            path.append(node)
+        return path
 
     def _use(self, number: int, tokens: int) -> Hit:
         entry = self._entries[number]
@@ -125,11 +143,7 @@ class PrefixCache:
     def kept(self) -> list[Kept]:
         """Every prefix but the constants, the one that would leave last first."""
         entries = sorted(self._entries.values(), key=lambda entry: entry.priority, reverse=True)
-        return [
-            Kept(entry.salt, list(array("i", entry.keys[-1][len(_salted(entry.salt)) :])))
-            for entry in entries
-            if not entry.constant
-        ]
+        return [Kept(entry.salt, list(array("i", entry.raw))) for entry in entries if not entry.constant]
 
     def _rank(self, entry: _Entry, tokens: int) -> None:
         if self._policy == "lru":
@@ -153,11 +167,16 @@ class PrefixCache:
         entry = self._entries.pop(number)
         self._forget_one(entry.salt)
         self._clock = max(self._clock, entry.priority)
-        for key in entry.keys:
-            holders = self._by_key[key]
-            holders.discard(number)
-            if not holders:
-                del self._by_key[key]
+        node = self._roots[entry.root]
+        for block in _cut(entry.raw):
+            child = node.children[block]
+            child.holders.discard(number)
+            if not child.holders:  # nobody comes by there, and so nobody beyond
+                del node.children[block]
+                break
+            node = child
+        if not self._roots[entry.root].children:
+            del self._roots[entry.root]
         return number
 
     def _forget_one(self, salt: bytes) -> None:
@@ -168,15 +187,18 @@ class PrefixCache:
             del self._by_salt[salt]
 
 
-_CONSTANT = b"\xff\xff"  # heads of keys; a salt's head begins with its length, which is less
+_CONSTANT = b"\xff\xff"  # a salt's root begins with its length, which is less
+_BLOCK_BYTES = BLOCK * array("i").itemsize
 
 
 def _salted(salt: bytes) -> bytes:
     return len(salt).to_bytes(2, "big") + salt
 
 
-def _keys(prompt: Sequence[int], head: bytes, tokens: int) -> list[bytes]:
-    """Head and token bytes at every block border up to ``tokens``: exact, so no two prompts collide."""
-    raw = array("i", prompt[: max(0, tokens)]).tobytes()
-    step = BLOCK * array("i").itemsize
-    return [head + raw[:end] for end in range(step, len(raw) + 1, step)]
+def _blocks(prompt: Sequence[int], tokens: int) -> bytes:
+    """The first ``tokens`` of a prompt as bytes, in whole blocks."""
+    return array("i", prompt[: max(0, tokens) // BLOCK * BLOCK]).tobytes()
+
+
+def _cut(raw: bytes) -> Iterator[bytes]:
+    return (raw[at : at + _BLOCK_BYTES] for at in range(0, len(raw), _BLOCK_BYTES))

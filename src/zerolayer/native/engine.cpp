@@ -59,10 +59,13 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
   masks_ = arena_.take<uint32_t>(size_t(limits.slots) * mask_words());
   cosine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
   sine_ = arena_.take<float>(size_t(padded_tokens_) * shape.head_dim / 2);
-  for (Layer& layer : layers_) {
-    layer = Layer{};
-    layer.slots = take_kv(limits.slots, padded_tokens_);
-    layer.prefixes = take_kv(limits.prefixes, limits.prefix_tokens);
+  // Of all layers in one piece: a layer's own would leave a part of each of the arena's blocks unused.
+  const KvHead slots = take_kv(shape.layers * limits.slots, padded_tokens_), prefixes = take_kv(shape.layers * limits.prefixes, limits.prefix_tokens);
+  for (int l = 0; l < shape.layers; l++) {
+    const size_t heads = size_t(l) * shape.kv_heads;
+    layers_[l] = Layer{};
+    layers_[l].slots = offset(slots, heads * limits.slots * padded_tokens_, shape.head_dim);
+    layers_[l].prefixes = offset(prefixes, heads * limits.prefixes * limits.prefix_tokens, shape.head_dim);
   }
   for (int s = 0; s < limits.slots; s++) slots_.emplace_back(shape.vocabulary, limits.slot_tokens, limits.seen);
   const int group = shape.group();

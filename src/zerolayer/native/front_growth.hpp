@@ -5,42 +5,20 @@
 
 #include <Python.h>
 #include <nanobind/nanobind.h>
-#include <structmember.h>
 
 #include <cstdint>
 #include <cstring>
 #include <string>
 
 #include "front_chunk.hpp"
+#include "front_slot.hpp"
+#include "wire_bytes.hpp"
 
 namespace zl {
 
 namespace nb = nanobind;
 
-constexpr size_t kFrameBytes = 16384, kFrameHeader = 9;  // the largest DATA frame that every peer takes; RFC 9113 section 4.1
-
-// An attribute that is one of a type's __slots__, or a field of a msgspec.Struct: a pointer at a fixed place of the object.
-class Slot {
- public:
-  Slot(nb::handle type, const char* name) {
-    nb::object found = nb::getattr(type, name);
-    if (Py_TYPE(found.ptr()) != &PyMemberDescr_Type || descriptor(found)->d_member->type != T_OBJECT_EX)
-      throw nb::type_error((std::string(name) + " is not one of the type's __slots__").c_str());
-    at_ = descriptor(found)->d_member->offset;
-  }
-  // Borrowed; null where nothing was set.
-  PyObject* of(PyObject* object) const { return *place(object); }
-  void set(PyObject* object, nb::object value) const {
-    PyObject* before = *place(object);
-    *place(object) = value.release().ptr();
-    Py_XDECREF(before);
-  }
-
- private:
-  static PyMemberDescrObject* descriptor(nb::handle found) { return reinterpret_cast<PyMemberDescrObject*>(found.ptr()); }
-  PyObject** place(PyObject* object) const { return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + at_); }
-  Py_ssize_t at_;
-};
+constexpr size_t kFrameHeader = 9;  // RFC 9113 section 4.1
 
 inline int64_t number(PyObject* value) { return value && PyLong_Check(value) ? PyLong_AsLongLong(value) : -1; }
 inline nb::object number(int64_t value) { return nb::steal(PyLong_FromLongLong(value)); }

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "front_accepts.hpp"
+#include "front_exchange.hpp"
 #include "front_growth.hpp"
 #include "front_sends.hpp"
 
@@ -37,9 +39,100 @@ nb::list send_each(nb::list descriptors, nb::list pieces, bool let_go) {
   return left;
 }
 
+// Descriptors and addresses, and why there are no more: 0 where nobody was left.
+nb::tuple accept_each(int listening, size_t most) {
+  std::vector<zl::Accepted> accepted;
+  const int error = zl::accept_each(listening, most, accepted);
+  nb::list found;
+  for (const zl::Accepted& each : accepted) found.append(nb::make_tuple(each.descriptor, each.address));
+  return nb::make_tuple(found, error);
+}
+
+template <class Function>
+PyCFunction method(Function function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyObject* exchange_begin_with(PyObject*, PyObject* given) {
+  try {
+    nb::dict kind;
+    if (!nb::try_cast(nb::handle(given), kind)) throw nb::type_error("what exchanges share, by its names");
+    zl::exchange_kind = new zl::ExchangeKind(kind);  // for as long as the process lives, as the types in it
+    Py_RETURN_NONE;
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const nb::builtin_exception& error) {
+    PyErr_SetString(PyExc_TypeError, error.what());
+  }
+  return nullptr;
+}
+
+PyMethodDef exchange_methods[] = {{"begin_with", exchange_begin_with, METH_O | METH_STATIC, nullptr},
+                                  {"mark", zl::exchange_mark, METH_O, nullptr},
+                                  {"reply", method(zl::exchange_reply), METH_FASTCALL | METH_KEYWORDS, nullptr},
+                                  {"_finish", zl::exchange_finish, METH_O, nullptr},
+                                  {"_leave", zl::exchange_leave, METH_O, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
+
+constexpr Py_ssize_t at(size_t offset) { return Py_ssize_t(offset); }
+
+#define ZL_FIELD(name, member, flags) {name, T_OBJECT_EX, at(offsetof(zl::ExchangeObject, member)), flags, nullptr}
+PyMemberDef exchange_members[] = {
+    ZL_FIELD("_connection", connection, READONLY),
+    ZL_FIELD("_site", site, READONLY),
+    ZL_FIELD("head", head, READONLY),
+    ZL_FIELD("id", id, READONLY),
+    ZL_FIELD("stages", stages, READONLY),
+    ZL_FIELD("action", action, 0),
+    ZL_FIELD("intake", intake, 0),
+    ZL_FIELD("on_gone", on_gone, 0),
+    ZL_FIELD("receipt", receipt, 0),
+    ZL_FIELD("identity", identity, 0),
+    ZL_FIELD("dialect", dialect, 0),
+    ZL_FIELD("explain", explain, 0),
+    ZL_FIELD("more_headers", more_headers, 0),
+    ZL_FIELD("allow", allow, 0),
+    ZL_FIELD("body", body, 0),
+    ZL_FIELD("media", media, 0),
+    ZL_FIELD("expired", expired, 0),
+    ZL_FIELD("streaming", streaming, 0),
+    ZL_FIELD("tells_when", tells_when, 0),
+    ZL_FIELD("deadline_ns", deadline_ns, 0),
+    {"_left", T_BOOL, at(offsetof(zl::ExchangeObject, left)), READONLY, nullptr},
+    {"_parked", T_BOOL, at(offsetof(zl::ExchangeObject, parked)), 0, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+#undef ZL_FIELD
+PyType_Slot exchange_slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+                                {Py_tp_init, reinterpret_cast<void*>(zl::exchange_init)},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(zl::exchange_dealloc)},
+                                {Py_tp_traverse, reinterpret_cast<void*>(zl::exchange_traverse)},
+                                {Py_tp_clear, reinterpret_cast<void*>(zl::exchange_clear)},
+                                {Py_tp_methods, exchange_methods},
+                                {Py_tp_members, exchange_members},
+                                {0, nullptr}};
+PyType_Spec exchange_spec = {"zerolayer.front._native.ExchangeBase", sizeof(zl::ExchangeObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, exchange_slots};
+
+PyMethodDef ids_methods[] = {{"new", zl::ids_new, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+PyType_Slot ids_slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+                           {Py_tp_init, reinterpret_cast<void*>(zl::ids_init)},
+                           {Py_tp_dealloc, reinterpret_cast<void*>(zl::ids_dealloc)},
+                           {Py_tp_methods, ids_methods},
+                           {0, nullptr}};
+PyType_Spec ids_spec = {"zerolayer.front._native.RequestIds", sizeof(zl::RequestIdsObject), 0, Py_TPFLAGS_DEFAULT, ids_slots};
+
+nb::object made(PyType_Spec& spec) {
+  nb::object type = nb::steal(PyType_FromSpec(&spec));
+  if (!type.is_valid()) throw nb::python_error();
+  return type;
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
+  m.attr("ExchangeBase") = made(exchange_spec);
+  m.attr("RequestIds") = made(ids_spec);
+  m.def("accept_each", &accept_each);
   m.def("send_each", &send_each, nb::arg(), nb::arg(), nb::arg() = true);
   nb::class_<zl::Growth>(m, "Growth", nb::is_final()).def(nb::init<nb::dict>()).def("grow", &zl::Growth::grow);
 }

@@ -149,15 +149,6 @@ nb::object whole_request(nb::bytes data, size_t at) {
                         found.end);
 }
 
-// `prefix` and `number` in at least eight hexadecimal digits.
-nb::bytes numbered(nb::bytes prefix, uint64_t number) {
-  char digits[16];
-  const size_t size = size_t(std::to_chars(digits, digits + sizeof digits, number, 16).ptr - digits), zeros = size < 8 ? 8 - size : 0;
-  Written out(prefix.size() + zeros + size);
-  out << view(prefix) << Bytes("00000000", zeros) << Bytes(digits, size);
-  return out.done();
-}
-
 // `parts` with the decimal digits of `number` between each two of them.
 nb::bytes joined(nb::tuple parts, uint64_t number) {
   const zl::Decimal decimal(number);
@@ -171,6 +162,40 @@ nb::bytes joined(nb::tuple parts, uint64_t number) {
     out << view(part);
     first = false;
   }
+  return out.done();
+}
+
+// A varint (https://protobuf.dev/programming-guides/encoding/): seven bits a byte, the lowest first.
+struct Varint {
+  explicit Varint(uint64_t number) {
+    for (; number >= 0x80; number >>= 7) text[size++] = char(number | 0x80);
+    text[size++] = char(number);
+  }
+  operator Bytes() const { return {text, size}; }
+  char text[10];
+  size_t size = 0;
+};
+
+// An `Error` of inference.proto that passes: `before`, the message (2) as `joined` has it, the milliseconds (4), `after`.
+nb::bytes later_message(nb::bytes before, nb::tuple parts, uint64_t number, nb::bytes after) {
+  constexpr Bytes kMessage = "\x12", kMilliseconds = "\x20";
+  const zl::Decimal decimal(number);
+  const Bytes digits = decimal;
+  size_t text = parts.size() ? (parts.size() - 1) * digits.size() : 0;
+  for (nb::handle part : parts) text += view(part).size();
+  const Varint length(text), milliseconds(number);
+  const size_t told = text ? 1 + length.size + text : 0, when = number ? 1 + milliseconds.size : 0;  // what is empty, or 0, is left out
+  Written out(before.size() + told + when + after.size());
+  out << view(before);
+  if (text) out << kMessage << length;
+  bool first = true;
+  for (nb::handle part : parts) {
+    if (!first) out << digits;
+    out << view(part);
+    first = false;
+  }
+  if (number) out << kMilliseconds << milliseconds;
+  out << view(after);
   return out.done();
 }
 
@@ -189,8 +214,6 @@ nb::dict own_names(nb::dict values) {
   }
   return more.is_valid() ? nb::cast<nb::dict>(more) : values;
 }
-
-bool is_name(nb::bytes value, size_t longest) { return value.size() - 1 < longest && zl::is_ascii_visible(view(value)); }
 
 // A table of (state, flags, symbol) by state and half byte.
 void read_huffman(zl::Huffman* self, nb::list table) {
@@ -217,10 +240,9 @@ NB_MODULE(_native, m) {
   m.def("http1_when", &when<zl::Http1>);
   m.def("http2_when", &when<zl::Http2>);
   m.def("stamped", &stamped);
-  m.def("numbered", &numbered);
   m.def("joined", &joined);
+  m.def("later_message", &later_message);
   m.def("own_names", &own_names);
-  m.def("is_name", &is_name);
   m.def("whole_request", &whole_request);
   nb::class_<zl::Huffman>(m, "Huffman").def("__init__", &read_huffman).def("decode", &decode_huffman);
   nb::class_<zl::Template>(m, "Template")

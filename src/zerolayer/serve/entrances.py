@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from zerolayer.contract import Contract
-from zerolayer.front.door import door, over_limit
+from zerolayer.front.door import Door, over_limit
 from zerolayer.front.exchange import Router
 from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
 from zerolayer.front.site import Peer, Site
@@ -193,5 +193,5 @@ class Entrances:
     def _take_given(self, name: str) -> list[socket.socket]:
         return self._given.pop(name, [])
 
-    def _maker(self, site: Site, router: Router, connections: set[Peer]) -> Callable[[], asyncio.Protocol]:
-        return partial(door, site, router, connections, self._loop)
+    def _maker(self, site: Site, router: Router, connections: set[Peer]) -> Callable[..., asyncio.Protocol]:
+        return partial(Door, site, router, connections, self._loop)

@@ -31,7 +31,7 @@ from zerolayer.model.bell import Bell
 from zerolayer.model.cost import CostTable, Prices
 from zerolayer.model.cost_cache import place
 from zerolayer.model.engine import EngineInfo
-from zerolayer.model.heartbeat import Heartbeat
+from zerolayer.model.heartbeat import Heartbeat, known_prompt
 from zerolayer.model.letters import StepReport
 from zerolayer.model.program import Named, Programs
 from zerolayer.model.recorder import Recorder
@@ -211,7 +211,7 @@ def build_room(
     answered = house.metrics.of(loaded.name)
     admission = build_admission(contract, info.slots, cost, clock_ns, answered.promises)
     programs = Programs([Named.of(program) for program in contract.program])
-    heartbeat = Heartbeat(programs, range(1, 17), _BEAT_NS)
+    heartbeat = Heartbeat(programs, known_prompt(info.slot_tokens), _BEAT_NS)
     engine = loaded.engine
     recorder = Recorder(clock_ns, cost.step_bound_ns, beside=lambda: (engine.crowded, engine.resting))
 

@@ -43,17 +43,17 @@ def http2_when(ms: int, ticket: str, /) -> bytes:
 def stamped(before: bytes, wall_s: float, between: bytes, name: bytes, after: bytes, /) -> bytes:
     """One behind the other; the time with six decimals."""
 
-def numbered(prefix: bytes, number: int, /) -> bytes:
-    """``number`` in at least eight hexadecimal digits."""
-
 def joined(parts: tuple[bytes, ...], number: int, /) -> bytes:
     """The parts with ``number`` in decimal digits between each two of them."""
 
+def later_message(before: bytes, parts: tuple[bytes, ...], number: int, after: bytes, /) -> bytes:
+    """An ``Error`` of ``inference.proto``: ``joined`` parts as its message, ``number`` as its milliseconds, if not 0.
+
+    ``before`` and ``after`` are its other fields.
+    """
+
 def own_names(values: dict[bytes, bytes], /) -> dict[bytes, bytes]:
     """The same dictionary, or one with each ``zl-name`` as ``x-zl-name`` too, where there are such names."""
-
-def is_name(value: bytes, longest: int, /) -> bool:
-    """Whether it is 1 to ``longest`` visible ASCII characters, none of them a space."""
 
 def whole_request(data: bytes, at: int, /) -> tuple[int, bytes, bytes, int] | None:
     """The HTTP/2 request that begins at ``at``, if all of it is there in one HEADERS and at most one DATA, unpadded.

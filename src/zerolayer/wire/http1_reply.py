@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 
-from zerolayer.errors import RetryLater, Unavailable
+from zerolayer.errors import Unavailable
 from zerolayer.wire._native import Http1Replies, http1_when
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -79,12 +79,11 @@ def retry_headers(error: Unavailable) -> tuple[tuple[bytes, bytes], ...]:
     )
 
 
-def later_lines(error: RetryLater) -> bytes:
-    """The same of a refusal that passes, with the slot that is kept for the next attempt. Under load most replies.
+later_lines = http1_when
+"""The same of a refusal that passes, of its milliseconds and the ticket of the slot that is kept for the next attempt.
 
-    Raises ValueError when the ticket holds a line break.
-    """
-    return http1_when(error.retry_after_ms, error.ticket or "")
+Under load most replies. Raises ValueError when the ticket holds a line break.
+"""
 
 
 def _new_header(name: bytes, value: bytes) -> bytes:

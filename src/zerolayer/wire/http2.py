@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from zerolayer.errors import HeadersTooLarge
-from zerolayer.wire._native import http2_reply, whole_request
+from zerolayer.wire._native import http2_reply
 from zerolayer.wire.http2_control import Control
 from zerolayer.wire.http2_events import Closed, Event, Opened
 from zerolayer.wire.http2_frames import (
@@ -47,6 +47,7 @@ from zerolayer.wire.http2_reply import reply_block, status_field, trailer_block
 from zerolayer.wire.http2_sending import Sender
 from zerolayer.wire.http2_stream import State, Step, Stream
 from zerolayer.wire.http2_streams import Streams
+from zerolayer.wire.http2_whole import Whole, find_whole
 
 __all__ = ["Code", "Http2Limits", "Http2Protocol"]
 
@@ -122,6 +123,14 @@ class Http2Protocol:
             self._fail(fault.code)
         return self._streams.take_events()
 
+    def whole(self, data: bytes) -> list[Whole] | None:
+        """The requests that ``data`` is, if their heads are like ones before; else None, and nothing was taken."""
+        if self._closed or self._draining or self._buffer or self._block is not None or not self._begun:
+            return None
+        found = find_whole(data, self._streams, self._limits, self._decoder.known)
+        self.frames += len(found or ())
+        return found
+
     def new_period(self) -> None:
         """Forget what was counted per period; called once a second."""
         self._tolls.new_period()
@@ -150,11 +159,11 @@ class Http2Protocol:
         stream = self._streams.open.get(stream_id)
         if stream is None:
             return
-        sender, ending = self._sender, trailer_block(tuple(trailers)) if trailers else b""
-        if sender.takes(stream, len(body)):
+        sender, size, ending = self._sender, len(body), trailer_block(tuple(trailers)) if trailers else b""
+        if sender.takes(stream, size):
             frames = http2_reply(stream_id, status_field(status), common, tuple(headers), body, ending)
             if frames is not None:
-                sender.whole(stream, frames, len(body))
+                sender.whole(stream, frames, size)
                 return
         sender.head(stream, reply_block(status, headers, common), ended=not (body or ending))
         if body or ending:
@@ -232,10 +241,6 @@ class Http2Protocol:
         self._wanted = HEADER_BYTES
         unpack = FRAME_HEADER.unpack_from
         while size - at >= HEADER_BYTES:
-            whole = whole_request(data, at)
-            if whole is not None and self._takes_whole(*whole[:3]):
-                at = whole[3]
-                continue
             high, low, kind, flags, stream_id = unpack(data, at)
             length = high << 8 | low
             if length > FRAME_BYTES:
@@ -262,23 +267,6 @@ class Http2Protocol:
             self.frames += 1
         if at < size:
             self._buffer += data[at:]
-
-    def _takes_whole(self, stream_id: int, block: bytes, body: bytes) -> bool:
-        """Nearly every request: all of it is there, its head is like one before, and nothing is wrong with it.
-
-        False for everything else; nothing was taken then.
-        """
-        streams, limits = self._streams, self._limits
-        if self._block is not None or self._draining or not self._begun:
-            return False
-        if stream_id <= streams.last_id or len(streams.open) >= limits.streams:
-            return False
-        head, size = self._decoder.known(block), len(body)
-        if head is None or size > limits.body_bytes or size > streams.room or head.content_length not in (None, size):
-            return False
-        streams.add_whole(stream_id, head, body)
-        self.frames += 2 if body else 1
-        return True
 
     def _must_come_next(self, kind: int, flags: int, stream_id: int) -> None:
         """A connection begins with SETTINGS, and a head that has begun goes on."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from zerolayer.errors import RetryLater
 from zerolayer.wire._native import http2_when
 
 _STATUS: Final = {200: b"\x88", 204: b"\x89", 206: b"\x8a", 304: b"\x8b", 400: b"\x8c", 404: b"\x8d", 500: b"\x8e"}
@@ -29,9 +28,8 @@ def status_field(status: int) -> bytes:
     return _STATUS.get(status) or _STATUS_NAME + b"%03d" % status
 
 
-def later_block(error: RetryLater) -> bytes:
-    """When to come back, and the slot that is kept until then, as ``http1_reply.later_lines``. Raises as that."""
-    return http2_when(error.retry_after_ms, error.ticket or "")
+later_block = http2_when
+"""When to come back, and the slot that is kept until then, as ``http1_reply.later_lines``. Raises as that."""
 
 
 def length_field(size: int) -> bytes:

@@ -40,6 +40,7 @@ NEXT: Final[Mapping[tuple[State, Step], State]] = {
 }
 
 COMPLETE: Final = NEXT[OPEN, END_RECEIVED]
+CLOSED: Final = NEXT[COMPLETE, END_SENT]
 _FROM: Final = {state: {step: after for (before, step), after in NEXT.items() if before is state} for state in State}
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from zerolayer.errors import BodyTooLarge, ZerolayerError
-from zerolayer.wire.http1_head import Head
-from zerolayer.wire.http2_events import Chunk, Event, Gone, Message, Opened, Refused
+from zerolayer.wire.http2_events import Chunk, Event, Gone, Message, Refused
 from zerolayer.wire.http2_frames import LARGEST_WINDOW, Code, ConnectionFault, StreamFault, rst_stream, window_update
 from zerolayer.wire.http2_limits import Http2Limits
 from zerolayer.wire.http2_sending import Sender
-from zerolayer.wire.http2_stream import COMPLETE, END_RECEIVED, END_SENT, OPEN, Step, Stream
+from zerolayer.wire.http2_stream import CLOSED, COMPLETE, END_RECEIVED, END_SENT, OPEN, Step, Stream
 
 _PREFIX_BYTES: Final = 64  # of a body beside what its own limit counts: the prefix of a gRPC message
 _FORGOTTEN: Final = 256  # streams ended before their request was complete, whose late frames are still dropped
@@ -35,6 +34,7 @@ class Streams:
         self._ended_early: dict[int, None] = {}
         self._held = 0
         self._returned = 0  # bytes of room that the peer was not told of yet
+        self._give_back = limits.held_bytes // 2
 
     def tell(self, event: Event) -> None:
         """Keep an event for ``take_events``."""
@@ -50,17 +50,17 @@ class Streams:
         self.open[stream_id] = stream = Stream(stream_id, self.sender.initial_window, self.first_room, declared)
         return stream
 
-    def add_whole(self, stream_id: int, head: Head, body: bytes) -> None:
-        """A new stream whose request is complete and breaks no limit, and both its events."""
-        size = len(body)
+    def add_whole(self, stream_id: int, declared: int | None, size: int) -> None:
+        """A new stream whose request is complete, with a body of ``size`` bytes, and breaks no limit."""
         self.last_id = stream_id
         self.room -= size
-        self._return_room(size)
-        stream = Stream(stream_id, self.sender.initial_window, self.first_room - size, head.content_length)
+        self._returned += size
+        if self._returned >= self._give_back:
+            self._return_room(0)
+        stream = Stream(stream_id, self.sender.initial_window, self.first_room - size, declared)
         stream.received = size
         stream.state = COMPLETE
         self.open[stream_id] = stream
-        self._events += (Opened(stream_id, head), Message(stream_id, body))
 
     def must_exist(self, stream_id: int) -> None:
         """A frame for a stream that never was is a fault of the connection."""
@@ -91,6 +91,10 @@ class Streams:
         stream.room -= size
         if stream.room < 0:
             raise StreamFault(stream_id, Code.FLOW_CONTROL_ERROR)
+        padding = size - len(data)
+        if padding and not ended:  # it is no part of the body that the window was made for
+            stream.room += padding
+            self.sender.control(window_update(stream_id, padding))
         self._take_body(stream, data, ended=ended)
 
     def end_request(self, stream: Stream) -> None:
@@ -180,7 +184,7 @@ class Streams:
     def _return_room(self, size: int) -> None:
         """Tell the peer when half a window has gathered, not at every frame (RFC 9113 section 6.9.1)."""
         self._returned += size
-        if self._returned >= self._limits.held_bytes // 2:
+        if self._returned >= self._give_back:
             self.sender.control(window_update(0, self._returned))
             self.room += self._returned
             self._returned = 0
@@ -193,6 +197,10 @@ class Streams:
 
     def _ended(self, stream: Stream) -> None:
         """Our last frame of the stream is on its way."""
+        if stream.state is COMPLETE and not (stream.body or self.sender.blocked):  # nearly every one
+            stream.state = CLOSED
+            del self.open[stream.id]
+            return
         if stream.state is OPEN:  # the rest of the request is not wanted
             self.sender.control(rst_stream(stream.id, Code.NO_ERROR))
         self.forget(stream, END_SENT)

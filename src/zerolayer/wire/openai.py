@@ -22,7 +22,7 @@ from zerolayer.wire.openai_parameters import (
     unsupported,
     within,
 )
-from zerolayer.wire.openai_plain import decode_plain
+from zerolayer.wire.openai_plain import decode_plain, decode_plain_completion
 from zerolayer.wire.openai_prompt import prompts
 from zerolayer.wire.schema import CallTurn, Message, Request, Route, ToolResult
 
@@ -72,6 +72,9 @@ def decode_chat(body: bytes, limits: BodyLimits) -> Request:
 
 def decode_completion(body: bytes, limits: BodyLimits) -> Request:
     """Decode the body of ``POST /v1/completions``. Raises InvalidRequest, BodyTooLarge."""
+    plain = decode_plain_completion(body, limits)
+    if plain is not None:
+        return plain
     fields = decode_strict(_COMPLETION, body, limits.body_bytes)
     _refuse_unsupported_completion(fields)
     top_logprobs = fields.logprobs

@@ -1,4 +1,4 @@
-"""The chat request that nearly every client sends, decoded straight into the schema: text messages and usual numbers.
+"""The requests that nearly every client sends, decoded straight into the schema: texts and usual numbers.
 
 All checks that do not depend on the contract are made by msgspec while it reads, in C. Whatever this decoder does not
 know or does not accept goes the long way, in ``openai``, which understands everything and words every refusal; so here
@@ -16,7 +16,7 @@ from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.schema import Message, Request, Route, Sampling
 
 _INT32_MAX = 2**31 - 1
-_CHAT = Route.CHAT  # a member of an enumeration is dearer to name than a module's own
+_CHAT, _COMPLETIONS = Route.CHAT, Route.COMPLETIONS  # a member of an enumeration is dearer to name than a module's own
 _ROLES = frozenset({"system", "user", "assistant"})
 
 _FromTo1 = Annotated[float, Meta(ge=0, le=1)]
@@ -50,11 +50,29 @@ class _PlainChat(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     user: str = ""
 
 
+class _PlainCompletion(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    model: Annotated[str, Meta(min_length=1)]
+    prompt: str
+    max_tokens: _Positive | None = None
+    temperature: float = 1.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    ignore_eos: bool = False
+    stream: bool = False
+    stream_options: _PlainOptions | None = None
+    presence_penalty: _FromTo2 = 0.0
+    frequency_penalty: _FromTo2 = 0.0
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    stop: str | None = None
+    n: Literal[1] = 1
+    user: str = ""
+
+
 _decode = msgspec.json.Decoder(_PlainChat).decode
+_decode_completion = msgspec.json.Decoder(_PlainCompletion).decode
 
 
 def decode_plain(body: bytes, limits: BodyLimits) -> Request | None:
-    """``body`` as a request, or None when it is not plain."""
+    """The ``body`` of a chat as a request, or None when it is not plain."""
     if len(body) > limits.body_bytes:
         return None
     try:
@@ -96,6 +114,42 @@ def decode_plain(body: bytes, limits: BodyLimits) -> Request | None:
             given.presence_penalty,
             given.frequency_penalty,
             given.seed,
+        ),
+        longest,
+        () if stop is None else (stop,),
+        given.stream,
+        options is not None and options.include_usage,
+        given.ignore_eos,
+    )
+
+
+def decode_plain_completion(body: bytes, limits: BodyLimits) -> Request | None:
+    """The ``body`` of a completion as a request, or None when it is not plain."""
+    if len(body) > limits.body_bytes:
+        return None
+    try:
+        given = _decode_completion(body)
+    except (ValueError, RecursionError):
+        return None
+    longest, stop, options = given.max_tokens, given.stop, given.stream_options
+    low, high = limits.temperature
+    if not low <= given.temperature <= high or (longest is not None and longest > limits.max_tokens):
+        return None
+    if stop is not None and not (limits.stop and 1 <= len(stop) <= limits.stop_chars):
+        return None
+    if options is not None and not given.stream:
+        return None
+    return Request(
+        _COMPLETIONS,
+        given.model,
+        (),
+        given.prompt,
+        Sampling(
+            given.temperature,
+            given.top_p,
+            presence_penalty=given.presence_penalty,
+            frequency_penalty=given.frequency_penalty,
+            seed=given.seed,
         ),
         longest,
         () if stop is None else (stop,),

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from zerolayer.errors import RetryLater, ZerolayerError
-from zerolayer.wire._native import joined
+from zerolayer.wire._native import later_message
 from zerolayer.wire.protobuf import bytes_field, float_field, message_field, varint, varint_field
 from zerolayer.wire.schema import Account, FinishReason, TokenLogprob, Usage
 
@@ -58,8 +58,7 @@ def error_message(error: ZerolayerError) -> bytes:
     """An ``Error``."""
     if isinstance(error, RetryLater):
         code, parts, status = _later_parts(error.template, error.code, error.status)
-        ms = error.retry_after_ms
-        return code + bytes_field(2, joined(parts, ms)) + varint_field(4, ms) + status
+        return later_message(code, parts, error.retry_after_ms, status)
     return (
         bytes_field(1, error.code.encode())
         + bytes_field(2, error.message.encode())

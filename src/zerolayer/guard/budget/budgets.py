@@ -149,6 +149,11 @@ class Budgets:
         self._of: dict[bytes | str, tuple[AnyAccount, ...]] = {}
         self._names: dict[bytes, str] = {}
 
+    def bind(self, identity: Identity) -> bool:
+        """Whether anything that ``identity`` asks for is held against an account, so that its size matters."""
+        accounts = self._of.get(identity.key_id or identity.tenant)
+        return bool(self._open(identity) if accounts is None else accounts)
+
     def reserve(self, identity: Identity, least: Size, most: Size) -> Hold:
         """Hold ``most``, judged on ``least``: between the two only the true size decides.
 

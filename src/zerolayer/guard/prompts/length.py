@@ -12,6 +12,12 @@ def too_long(request: Request, prompt_tokens: int, max_tokens: int, slot_tokens:
         return ContextTooLong(
             f"prompt is too long: {prompt_tokens} tokens > {slot_tokens - 1} maximum", param=prompt_param(request)
         )
+    if request.max_tokens is None:
+        return ContextTooLong(
+            f"the prompt has {prompt_tokens} tokens, which leaves no room for an answer; a slot holds {slot_tokens}. "
+            "Shorten the prompt",
+            param=prompt_param(request),
+        )
     return ContextTooLong(
         f"the prompt has {prompt_tokens} tokens and asks for {max_tokens} more; a slot holds {slot_tokens}. "
         "Shorten the prompt or lower max_tokens",
