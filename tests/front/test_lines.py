@@ -249,10 +249,11 @@ def played(streams: Streams, events: list[tuple[object, ...]]) -> list[object]:
 
 
 @pytest.mark.parametrize("kind", ["http1", "http1.0", "http2", "grpc"])
-@given(events=st.lists(EVENTS, max_size=30), many=st.sampled_from([1, MANY]))
-def test_a_line_makes_of_tokens_what_pushing_them_makes(kind, events, many):
+@given(events=st.lists(EVENTS, max_size=30), many=st.sampled_from([1, MANY]), together=st.sampled_from([1, 4]))
+def test_a_line_makes_of_tokens_what_pushing_them_makes(kind, events, many, together):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "MANY", many)
+        patch.setattr(lines, "TOGETHER", together)
         assert played(Streams(kind, lines=True), events) == played(Streams(kind, lines=False), events)
 
 
@@ -264,21 +265,21 @@ def sent(streams: Streams, steps: int) -> list[object]:
 
 @pytest.mark.parametrize("kind", ["http1", "grpc"])
 def test_many_pieces_leave_where_the_kernel_has_no_ring_for_them(kind, monkeypatch):
-    monkeypatch.setattr(lines, "MANY", 1)
+    monkeypatch.setattr(lines, "TOGETHER", 1)
     streams, usual = Streams(kind, lines=True), Streams(kind, lines=False)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
-        streams.step([SampledToken(0, 97), SampledToken(1, 98)], 10)
-        streams.step([SampledToken(0, 98), SampledToken(1, 99)], 10)
+        streams.dispatcher._lines._growth = Growth({each.__name__: each for each in lines._TYPES})
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    streams.step([SampledToken(0, 99), SampledToken(1, 100)], 10)
+    for step in range(3):
+        streams.step([SampledToken(0, 97 + step), SampledToken(1, 98 + step)], 10)
     assert streams.outcome()[0] == sent(usual, 3)
 
 
 def test_a_client_that_has_gone_costs_the_others_of_a_ring_nothing(monkeypatch):
-    monkeypatch.setattr(lines, "MANY", 1)
+    monkeypatch.setattr(lines, "TOGETHER", 1)
     streams = Streams("http1", lines=True)
     streams.step([SampledToken(0, 97), SampledToken(1, 98)], 10)
     streams._pairs[0][1].close()

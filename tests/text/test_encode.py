@@ -211,7 +211,11 @@ def test_an_unknown_kind_of_vocabulary_is_a_clear_error() -> None:
 
 
 def test_a_byte_level_vocabulary_without_bytes_is_a_clear_error() -> None:
-    metadata = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["<|end|>"], "tokenizer.ggml.token_type": [3]}
+    metadata = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": ["<|end|>", "word"],
+        "tokenizer.ggml.token_type": [3, 1],
+    }
     with pytest.raises(StartupError, match="no single bytes"):
         build_encoder(Vocabulary.from_gguf(metadata))
 

@@ -47,8 +47,11 @@ class Growth:
         ``Running.push``, and how many of those that were taken came later than their clients allow.
         """
 
-    def send(self, many: int, /) -> tuple[list[tuple[Writer, bytes]], list[Frames]]:
-        """Offer what was taken to the kernel, in one send for each connection; ``many`` ones without the lock.
+    def send(self, many: int, together: int, /) -> tuple[list[tuple[Writer, bytes]], list[Frames]]:
+        """Offer what was taken to the kernel, in one send for each connection.
+
+        From ``together`` ones on they are one system call where the kernel has a ring for us; ``many`` ones leave
+        without the lock.
 
         Returns what the kernel did not take, and the HTTP/2 connections that have their frames back, since something
         is before them.

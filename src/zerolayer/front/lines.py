@@ -22,6 +22,7 @@ from zerolayer.text.decode import Decoder
 from zerolayer.wire.http2_sending import Sender
 from zerolayer.wire.http2_stream import Stream
 
+TOGETHER: Final = 4  # sends from which on a ring for them is worth its while
 MOST: Final = 65_536  # tokens whose bytes are remembered: some 6 MB. Of a vocabulary that is larger, the first ones
 
 
@@ -145,7 +146,7 @@ class Lines:
 
     def send(self) -> None:
         """Send what was taken."""
-        left, waiting = self._growth.send(MANY)
+        left, waiting = self._growth.send(MANY, TOGETHER)
         for writer, rest in left:
             or_cut(writer, partial(writer.write, rest))
         for connection in waiting:

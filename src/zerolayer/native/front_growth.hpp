@@ -17,7 +17,6 @@
 namespace zl {
 
 constexpr size_t kLine = 64;  // bytes that a processor fetches together
-constexpr size_t kTogether = 4;  // sends from which on a ring for them is worth its while
 
 // Of the types in `types`, by the names of their classes. Raises TypeError where one of them has no such attribute at a fixed place.
 class Growth {
@@ -54,7 +53,7 @@ class Growth {
   }
 
   // As _native.pyi has it.
-  nb::tuple send(size_t many) {
+  nb::tuple send(size_t many, size_t together) {
     nb::list left, waiting;
     sends_now_.clear();
     for (size_t place = 0; place < parcels_.size(); place++) {
@@ -65,9 +64,9 @@ class Growth {
     }
     if (sends_now_.size() >= many) {
       nb::gil_scoped_release others;
-      offer();
+      offer(together);
     } else {
-      offer();
+      offer(together);
     }
     for (const Piece& piece : sends_now_)
       if (piece.sent < piece.bytes) left.append(left_of(piece));
@@ -237,8 +236,8 @@ class Growth {
     return found.is_valid() ? int(number(found.ptr())) : -1;
   }
 
-  void offer() {
-    if (sends_now_.size() < kTogether) send_each(sends_now_.data(), sends_now_.size());
+  void offer(size_t together) {
+    if (sends_now_.size() < together) send_each(sends_now_.data(), sends_now_.size());
     else ring_.send_each(sends_now_.data(), sends_now_.size());
   }
 

@@ -27,14 +27,13 @@ namespace zl {
 // One thread uses it at a time.
 class Ring {
  public:
-  Ring() = default;
+  Ring() { open(); }  // at the start: later nothing is taken
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
   ~Ring() { close(); }
 
   // As send_each, which does it where this cannot.
   void send_each(Piece* pieces, size_t count) {
-    if (!tried_) open();
     size_t done = 0;
     while (ring_ >= 0 && done < count) {
       const size_t some = std::min(count - done, size_t(kEntries));
@@ -49,7 +48,6 @@ class Ring {
   static constexpr unsigned kEntries = 128;
 
   void open() {
-    tried_ = true;
     io_uring_params params{};
     ring_ = int(syscall(__NR_io_uring_setup, kEntries, &params));
     if (ring_ < 0) return;
@@ -117,7 +115,6 @@ class Ring {
     return found;
   }
 
-  bool tried_ = false;
   int ring_ = -1;
   void* rings_ = nullptr;
   io_uring_sqe* entries_ = nullptr;
