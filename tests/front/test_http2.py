@@ -13,6 +13,7 @@ from echo_service import NS, Service, chat, expect_soon, get, read_reply
 from http2_client import Http2Client
 
 from zerolayer.errors import EngineFailed
+from zerolayer.front.http2_connection import Http2Connection
 from zerolayer.front.site import ConnectionLimits
 from zerolayer.wire.http2 import Code
 
@@ -189,8 +190,13 @@ def test_a_client_that_opens_all_windows_and_does_not_read_costs_no_more_than_an
 
 
 def _held_back(service) -> int:
-    (connection,) = service.server.connections
-    return service.on_loop(lambda: connection.core.out_bytes + connection._transport.get_write_buffer_size())
+    """Bytes; of a client whom the listener, or the door behind it, has not let in yet there are none."""
+
+    def held() -> int:
+        inside = [each for each in service.server.connections if isinstance(each, Http2Connection)]
+        return sum(each.core.out_bytes + each._transport.get_write_buffer_size() for each in inside)
+
+    return service.on_loop(held)
 
 
 def test_a_stream_without_a_window_is_cancelled_at_its_limit_and_frees_its_slot(serve):
