@@ -8,6 +8,7 @@
 #include "front_growth.hpp"
 #include "front_sends.hpp"
 #include "numbers.hpp"
+#include "plain_type.hpp"
 
 namespace nb = nanobind;
 
@@ -126,20 +127,14 @@ PyType_Slot ids_slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew
                            {0, nullptr}};
 PyType_Spec ids_spec = {"zerolayer.front._native.RequestIds", sizeof(zl::RequestIdsObject), 0, Py_TPFLAGS_DEFAULT, ids_slots};
 
-nb::object made(PyType_Spec& spec) {
-  nb::object type = nb::steal(PyType_FromSpec(&spec));
-  if (!type.is_valid()) throw nb::python_error();
-  return type;
-}
-
 }  // namespace
 
 NB_MODULE(_native, m) {
   zl::add_numbers(m, "LineNumbers", line_numbers);
   zl::add_numbers(m, "TranscriptNumbers", transcript_numbers);
   zl::add_numbers(m, "SocketNumbers", socket_numbers);
-  m.attr("ExchangeBase") = made(exchange_spec);
-  m.attr("RequestIds") = made(ids_spec);
+  m.attr("ExchangeBase") = zl::plain_type(exchange_spec);
+  m.attr("RequestIds") = zl::plain_type(ids_spec);
   m.def("accept_each", &accept_each);
   m.def("send_each", &send_each, nb::arg(), nb::arg(), nb::arg() = true);
   nb::class_<zl::Growth>(m, "Growth", nb::is_final()).def(nb::init<nb::dict>()).def("grow", &zl::Growth::grow).def("send", &zl::Growth::send);

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string>
 
+#include "plain_type.hpp"
+
 namespace zl {
 
 // A type in `module`; its members are at consecutive places from 0 on and end with an empty one, and must live as long as the interpreter.
@@ -18,9 +20,7 @@ void add_numbers(nanobind::module_& module, const char* name, PyMemberDef (&memb
   const std::string whole = nanobind::cast<std::string>(module.attr("__name__")) + "." + name;
   PyType_Slot slots[] = {{Py_tp_members, members}, {0, nullptr}};
   PyType_Spec spec{whole.c_str(), int(sizeof(PyObject) + (count - 1) * sizeof(int64_t)), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
-  nanobind::object type = nanobind::steal(PyType_FromSpec(&spec));
-  if (!type.is_valid()) throw nanobind::python_error();
-  module.attr(name) = type;
+  module.attr(name) = plain_type(spec);
 }
 
 constexpr PyMemberDef number_at(const char* name, size_t place) {

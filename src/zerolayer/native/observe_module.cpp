@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include "observe_objects.hpp"
+#include "plain_type.hpp"
 
 namespace nb = nanobind;
 
@@ -210,18 +211,12 @@ PyType_Slot glue_slots[] = {{Py_tp_new, reinterpret_cast<void*>(plain_new)},
                             {0, nullptr}};
 PyType_Spec glue_spec = {"zerolayer.observe._native.BusySums", sizeof(GlueMeterObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, glue_slots};
 
-nb::object made(PyType_Spec& spec) {
-  nb::object type = nb::steal(PyType_FromSpec(&spec));
-  if (!type.is_valid()) throw nb::python_error();
-  return type;
-}
-
 }  // namespace
 
 NB_MODULE(_native, m) {
-  nb::object shared_steps = made(shared_spec);
+  nb::object shared_steps = zl::plain_type(shared_spec);
   shared_steps_type = reinterpret_cast<PyTypeObject*>(shared_steps.ptr());
   m.attr("SharedSteps") = shared_steps;
-  m.attr("StageSums") = made(clock_spec);
-  m.attr("BusySums") = made(glue_spec);
+  m.attr("StageSums") = zl::plain_type(clock_spec);
+  m.attr("BusySums") = zl::plain_type(glue_spec);
 }
