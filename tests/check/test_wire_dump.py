@@ -276,5 +276,5 @@ def test_the_form_can_be_named(tmp_path: Path, arguments: list[str], code: int) 
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["wire", str(tmp_path / "none")]) == 1
+    assert main(["wire", str(tmp_path / "none")]) == 2
     assert "cannot be read" in capsys.readouterr().err

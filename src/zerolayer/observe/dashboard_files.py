@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from zerolayer.errors import UsageError
+from zerolayer.errors import UsageError, system_reason
 from zerolayer.observe.alerts import rule_tests, rules
 from zerolayer.observe.dashboards import dashboard
 
@@ -28,7 +28,7 @@ def write(folder: str) -> list[str]:
             (into / name).write_bytes(content)
     except OSError as error:
         raise UsageError(
-            f"the folder cannot be written ({type(error).__name__}); name another one with --out"
+            f"the folder cannot be written ({system_reason(error)}); name another one with --out"
         ) from None
     return [
         f"{into / DASHBOARD}: import it in Grafana (Dashboards, New, Import)",
