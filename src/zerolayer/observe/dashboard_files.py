@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from zerolayer.errors import UsageError, system_reason
 from zerolayer.observe.alerts import rule_tests, rules
 from zerolayer.observe.dashboards import dashboard
@@ -35,3 +37,8 @@ def write(folder: str) -> list[str]:
         f"{into / RULES}: name it under rule_files in prometheus.yml",
         f"{into / RULE_TESTS}: promtool test rules {into / RULE_TESTS}",
     ]
+
+
+def as_json(folder: str) -> str:
+    """What ``write`` wrote, for programs: ``{"version": 1, "files": [path, ...]}``."""
+    return msgspec.json.encode({"version": 1, "files": [str(Path(folder) / name) for name in files()]}).decode()
