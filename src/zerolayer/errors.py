@@ -6,10 +6,16 @@ prompt, no key and no text of another library ever enters a message that leaves 
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import ClassVar, Final
 
 HELP: Final = "docs/troubleshooting.md#"
+
+
+def system_reason(error: OSError) -> str:
+    """Why the system refused, in its own words, as in ``No such file or directory``: no path, and no other text."""
+    return os.strerror(error.errno) if error.errno else "no reason was given"
 
 
 class ZerolayerError(Exception):
