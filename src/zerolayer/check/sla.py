@@ -15,6 +15,7 @@ import msgspec
 from zerolayer.check.scrape import Scrape
 from zerolayer.contract import Contract
 
+VERSION: Final = 1  # of the page as JSON
 _NOT_YET: Final = "not measured yet"
 _LATENCIES: Final = (
     ("Time to the first token", "vllm:time_to_first_token_seconds"),
@@ -26,26 +27,26 @@ _FIRST: Final = "vllm:time_to_first_token_seconds"
 _RETRIES: Final = ("kept", "early", "late", "broken")
 
 
-class Heading(msgspec.Struct, frozen=True):
+class Heading(msgspec.Struct, frozen=True, tag=str.lower):
     """A section begins."""
 
     text: str
     level: int = 2
 
 
-class Quote(msgspec.Struct, frozen=True):
+class Quote(msgspec.Struct, frozen=True, tag=str.lower):
     """What a customer reads."""
 
     text: str
 
 
-class Paragraph(msgspec.Struct, frozen=True):
+class Paragraph(msgspec.Struct, frozen=True, tag=str.lower):
     """Running text."""
 
     text: str
 
 
-class Table(msgspec.Struct, frozen=True):
+class Table(msgspec.Struct, frozen=True, tag=str.lower):
     """Head and rows."""
 
     head: tuple[str, ...]
@@ -243,6 +244,11 @@ def markdown(blocks: Sequence[Block]) -> str:
                 "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
             )
     return "\n\n".join(parts) + "\n"
+
+
+def as_json(blocks: Sequence[Block]) -> str:
+    """The page for programs: ``{"version": 1, "blocks": [{"type": "heading", ...}, ...]}``."""
+    return msgspec.json.encode({"version": VERSION, "blocks": blocks}).decode() + "\n"
 
 
 _STYLE: Final = (

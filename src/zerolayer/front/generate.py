@@ -165,6 +165,9 @@ class Generator:
         except (RateLimited, BudgetSpent):
             exchange.more_headers += limit_headers(self._guard.budgets.levels(arrival.identity), exchange)
             raise
+        if isinstance(answer, ZerolayerError):
+            exchange.error(answer)
+            return
         exchange.mark(_GUARD)
         if isinstance(answer, Held):
             self._held.add(exchange, answer, partial(self._granted, request, arrival))

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from zerolayer.contract_listen import is_loopback
-from zerolayer.errors import StartupError
+from zerolayer.errors import StartupError, system_reason
 from zerolayer.front._native import accept_each
 from zerolayer.front.caller import Caller
 from zerolayer.front.plain import PlainSockets
@@ -106,7 +106,7 @@ def bind_unix(path: str, flag: str = "--unix") -> socket.socket:
     except OSError as error:
         opened.close()
         raise StartupError(
-            f"cannot listen on {path} ({errno.errorcode.get(error.errno or 0, 'no reason')}). Give {flag} a path in a "
+            f"cannot listen on {path} ({system_reason(error)}). Give {flag} a path in a "
             "folder that you may write to, at most 107 bytes long."
         ) from None
     finally:
@@ -157,7 +157,7 @@ def _bind_failure(error: OSError, host: str, port: int, flag: str) -> StartupErr
     if error.errno == errno.EACCES:
         return StartupError(f"port {port} needs privileges. Choose one above 1023 with {flag}.")
     return StartupError(
-        f"cannot listen on {host} port {port} ({errno.errorcode.get(error.errno or 0, 'no reason')}). Change {flag}."
+        f"cannot listen on {host} port {port} ({system_reason(error)}). Change {flag}."
     )
 
 

@@ -14,17 +14,15 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import (
-    BeyondHorizon,
     InvalidRequest,
     ModelNotFound,
     PermissionRefused,
-    SlotsBusy,
     Unavailable,
     ZerolayerError,
 )
 from zerolayer.guard._native import sha256
 from zerolayer.guard.budget.budgets import Budgets, Hold, Size
-from zerolayer.guard.deadline.admission import Admission, Grant, Wish
+from zerolayer.guard.deadline.admission import Admission, Grant, NoSlot, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
 from zerolayer.guard.deadline.tickets import Asker, Name, read_asker
@@ -168,11 +166,11 @@ class Guard:
         left = limits.after(passed_ns + verdict.wait_ms * _NS_PER_MS)
         return Arrival(limits, left, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 
-    def reserve(self, request: Request, arrival: Arrival) -> Reservation | Held:
+    def reserve(self, request: Request, arrival: Arrival) -> Reservation | Held | NoSlot:
         """Claim budgets and a slot on the upper bound of the length. Costs the same whatever the text; never tokenises.
 
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
-        ``RateLimited``, ``BudgetSpent``, ``SlotsBusy`` and ``BeyondHorizon`` 429.
+        ``RateLimited`` and ``BudgetSpent`` 429.
         """
         text_bytes, lower, size = self._admissible(request, arrival.identity)
         slot_tokens = self.reader.shape.slot_tokens
@@ -194,8 +192,11 @@ class Guard:
         try:
             answer, others = self._claim(wish, arrival.asker, answers)
         except BaseException:
-            hold.release()  # a refusal uses nothing, and is no request
+            hold.release()
             raise
+        if isinstance(answer, ZerolayerError):
+            hold.release()  # a refusal uses nothing, and is no request
+            return answer
         booking, grant = (answer, _NO_SLOT) if isinstance(answer, Booking) else (None, answer)
         reservation = Reservation(
             grant.slot,
@@ -211,16 +212,18 @@ class Guard:
         )
         return reservation if booking is None else Held(booking, reservation)
 
-    def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking, tuple[int, ...]]:
+    def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking | NoSlot, tuple[int, ...]]:
         if answers == 1:
             return self.admission.ask(wish, asker), ()
-        slot, *others = self.admission.ask_several(wish, answers)
-        return Grant(slot, 0), tuple(others)
+        slots = self.admission.ask_several(wish, answers)
+        if isinstance(slots, ZerolayerError):
+            return slots, ()
+        return Grant(slots[0], 0), tuple(slots[1:])
 
     def reserve_draft(self, request: Request, arrival: Arrival) -> Reservation:
         """Claim budgets and the place of drafts for a request that only fills the prompt cache.
 
-        Raises as ``reserve``, and ``DraftRefused`` 429, but neither ``SlotsBusy`` nor ``BeyondHorizon``.
+        Raises as ``reserve``, and ``DraftRefused`` 429.
         """
         _, lower, upper = self._admissible(request, arrival.identity)
         least, most = self.work(lower, 1), self.work(upper, 1)
@@ -307,7 +310,7 @@ class Guard:
         hold.begin()
         return generations
 
-    def _longer(self, wish: Wish, asker: Asker, answers: int) -> SlotsBusy | BeyondHorizon:
+    def _longer(self, wish: Wish, asker: Asker, answers: int) -> NoSlot:
         """The refusal of what does not fit now that its length is known: booked like any other."""
         if answers > 1:
             return self.admission.refuse_several(wish, answers)
