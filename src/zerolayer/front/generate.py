@@ -1,9 +1,7 @@
 """``POST /v1/chat/completions`` and ``/v1/completions``: from a body to a running request.
 
-What is refused is answered in the turn of the loop that read it. What is admitted is tokenised there too, so that the
-next decision knows its length, and begins when everybody who came along has been decided (``turns.py``). Text over 4 KB
-is tokenised on the helper thread, and a grammar which is not known yet is compiled on a thread of its own; the slot is
-held meanwhile.
+What is refused is answered in the turn of the loop that read it. What is admitted is tokenised (``admitting.py``) and
+begins when everybody who came along has been decided (``turns.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
-from zerolayer.front.aside import read_aside
+from zerolayer.front.admitting import Admitted, Admitting
 from zerolayer.front.choices import several
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.drafts import Drafts
@@ -34,7 +32,7 @@ from zerolayer.front.transcript import Transcript, Transcripts
 from zerolayer.front.watch import Watch, audited, with_logprobs
 from zerolayer.guard.budget.budgets import Size
 from zerolayer.guard.freshness import TIMELESS, Verdict
-from zerolayer.guard.guard import Arrival, Guard, Held, Reservation
+from zerolayer.guard.guard import Arrival, Guard
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage
@@ -53,18 +51,6 @@ _GUARD: Final = int(Stage.GUARD)
 Decode = Callable[[bytes, BodyLimits], Request]
 Answer = Callable[[Exchange, Request, Prompt], tuple[Transcript, Form]]
 """Who collects a request's tokens, and in which form they leave. ``Prompt`` is what the model reads."""
-
-
-class _Admitted(msgspec.Struct, frozen=True):
-    """A request that has its slot and is to begin; ``generations`` is the work of each slot."""
-
-    exchange: Exchange
-    request: Request
-    arrival: Arrival
-    reservation: Reservation
-    prompts: list[Prompt]
-    generations: list[Generation]
-    verdict: Verdict
 
 
 class Generator:
@@ -94,9 +80,7 @@ class Generator:
         self._site = site
         self._turns = site.turns
         self._limits = limits
-        self._helper = helper
-        self._compiler = compiler
-        self._held = held
+        self._admitting = Admitting(guard, dispatcher, site, helper, compiler, held, self._start)
         self._loop = asyncio.get_running_loop()
         self._drafts = Drafts(guard, dispatcher, helper, self._answer)
 
@@ -136,9 +120,6 @@ class Generator:
         except ZerolayerError as error:
             exchange.error(error)
 
-    def _wall_ms(self) -> int:
-        return int(self._site.wall_s() * 1000)
-
     def _wait(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
         """The input's time has not come yet: for at most a second nothing is decided, and nothing held."""
 
@@ -165,64 +146,9 @@ class Generator:
         except (RateLimited, BudgetSpent):
             exchange.more_headers += limit_headers(self._guard.budgets.levels(arrival.identity), exchange)
             raise
-        if isinstance(answer, ZerolayerError):
-            exchange.error(answer)
-            return
-        exchange.mark(_GUARD)
-        if isinstance(answer, Held):
-            self._held.add(exchange, answer, partial(self._granted, request, arrival))
-        else:
-            self._granted(request, arrival, exchange, answer)
+        self._admitting.decided(exchange, request, arrival, answer)
 
-    def _granted(self, request: Request, arrival: Arrival, exchange: Exchange, reservation: Reservation) -> None:
-        if reservation.compiles or reservation.long:
-            self._tokenise_aside(exchange, request, arrival, reservation)
-        else:
-            self._tokenise(exchange, request, arrival, reservation, partial(self._guard.reader.prompts, request))
-
-    def _tokenise_aside(self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation) -> None:
-        # Whoever brings a grammar that takes its time delays those who bring another one, and nobody else.
-        aside = self._compiler if reservation.compiles else self._helper
-        tokenised = partial(self._tokenise, exchange, request, arrival, reservation)
-        read_aside(aside, self._guard, exchange, request, reservation, tokenised)
-
-    def _tokenise(
-        self,
-        exchange: Exchange,
-        request: Request,
-        arrival: Arrival,
-        reservation: Reservation,
-        result: Callable[[], list[Prompt]],
-    ) -> None:
-        """``result`` gives the prompts or raises; whatever fails from here to the engine gives the slot back."""
-
-        def confirm() -> None:
-            prompts = result()
-            exchange.mark(Stage.TOKENISE)
-            verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
-            generations = self._guard.confirm(reservation, request, prompts)
-            admitted = _Admitted(exchange, request, arrival, reservation, prompts, generations, verdict)
-            exchange.mark(_GUARD)
-            self._turns.begin_later(exchange, partial(self._begin, admitted), partial(self._guard.release, reservation))
-
-        self._or_release(exchange, reservation, confirm)
-
-    def _begin(self, admitted: _Admitted) -> None:
-        admitted.exchange.mark(Stage.WAIT)
-        self._or_release(admitted.exchange, admitted.reservation, partial(self._start, admitted))
-
-    def _or_release(self, exchange: Exchange, reservation: Reservation, go: Callable[[], None]) -> None:
-        gone = False
-        try:
-            go()
-            gone = True
-        except ZerolayerError as error:
-            exchange.error(error)
-        finally:
-            if not gone:
-                self._guard.release(reservation)
-
-    def _start(self, admitted: _Admitted) -> None:
+    def _start(self, admitted: Admitted) -> None:
         exchange, request, arrival = admitted.exchange, admitted.request, admitted.arrival
         reservation, prompts, verdict = admitted.reservation, admitted.prompts, admitted.verdict
         generations = list(admitted.generations)

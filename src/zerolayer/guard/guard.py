@@ -25,6 +25,7 @@ from zerolayer.guard.budget.budgets import Budgets, Hold, Size
 from zerolayer.guard.deadline.admission import Admission, Grant, NoSlot, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
+from zerolayer.guard.deadline.needs import Needs
 from zerolayer.guard.deadline.tickets import Asker, Name, read_asker
 from zerolayer.guard.freshness import Freshness, Stamps, Verdict
 from zerolayer.guard.identity import ANYONE, Identity
@@ -34,13 +35,13 @@ from zerolayer.guard.prompts.reader import Reader
 from zerolayer.guard.shape import Names
 from zerolayer.guard.token_share import TokenShare
 from zerolayer.model.cost import CostTable
-from zerolayer.model.engine import Generation, chunk_of
+from zerolayer.model.engine import Generation
 from zerolayer.wire.schema import Request, Sampling, Tier
 
 _NO_SLOT: Final = Grant(-1, 0)
 _UNMEASURED: Final = Size(0)  # of a request that is held against nothing
 _NS_PER_MS: Final = 1_000_000
-_TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
+_PRESUMED: Final = 1.05  # times what texts of a size never exceeded of late
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
 LONG_TEXT_BYTES = 4096
@@ -71,6 +72,7 @@ class Reservation(msgspec.Struct, frozen=True):
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
     hold: Hold  # on the budgets of key and tenant
     size: int = 0  # as many tokens as bytes, at most; 0 where the length was known, or there are several prompts
+    presumed: int = 0  # tokens of its prompt, by which the slot is confirmed already
     booked: bool = False
     compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
     others: tuple[int, ...] = ()  # slots of the further answers
@@ -118,6 +120,8 @@ class Guard:
         self._cost = cost
         self._limits = limits
         self.chunk_tokens = chunk_tokens
+        self._needs = Needs(cost, chunk_tokens)
+        self.work = self._needs.work
         self._share = TokenShare()
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
@@ -268,6 +272,45 @@ class Guard:
         held.then.hold.release()
         self.admission.void(held.booking)
 
+    def presume(self, request: Request, reservation: Reservation) -> Reservation | Held | NoSlot:
+        """The slot, confirmed by what texts of this size hardly ever exceed: ``settle`` is to find out.
+
+        Those who are decided until then are decided as if that was its true length. Where this breaks a promise, or
+        cannot be known, the slot stays as it was reserved.
+        """
+        if not reservation.size or reservation.booked or request.answers > 1 or is_scored(request):
+            return reservation
+        upper = min(reservation.size, self.reader.shape.slot_tokens)
+        presumed = min(upper, int(self._share.bound(reservation.size, upper) * _PRESUMED) + 1)
+        if self.slots.confirm(reservation.slot, self.work(presumed, reservation.wish.most.tokens)):
+            return msgspec.structs.replace(reservation, presumed=presumed)
+        return self._anew(reservation, reservation.wish)
+
+    def settle(self, reservation: Reservation, prompts: Sequence[Prompt]) -> Reservation | Held | NoSlot:
+        """The same reservation, tightened to its true length; where that is more than presumed, what there is now."""
+        tokens = len(prompts[0].ids)
+        work = self.work(tokens, reservation.wish.most.tokens)
+        if tokens > reservation.presumed:
+            wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
+            return self._anew(reservation, wish)
+        self.slots.shorten(reservation.slot, work)
+        return reservation
+
+    def _anew(self, reservation: Reservation, wish: Wish) -> Reservation | Held | NoSlot:
+        """As if it had just come, with another wish."""
+        self.slots.release(reservation.slot)
+        try:
+            answer = self.admission.ask(wish, reservation.asker)
+        except BaseException:
+            reservation.hold.release()
+            raise
+        if isinstance(answer, ZerolayerError):
+            reservation.hold.release()
+            return answer
+        slot, booked = (-1, False) if isinstance(answer, Booking) else (answer.slot, answer.booked)
+        then = msgspec.structs.replace(reservation, slot=slot, wish=wish, presumed=0, booked=booked)
+        return Held(answer, then) if isinstance(answer, Booking) else then
+
     def check(self, request: Request, identity: Identity = ANYONE) -> bool:
         """Whether the text is long, so that it must be tokenised off the loop. For requests that take no slot.
 
@@ -287,7 +330,7 @@ class Guard:
                 if reservation.size:
                     self._share.observe(reservation.size, len(ids))
                 work = self.work(len(ids), max_tokens, scored=scores is not None)
-                if not self.slots.confirm(slot, work):
+                if not reservation.presumed and not self.slots.confirm(slot, work):
                     self.release(reservation)
                     if reservation.booked:
                         self.admission.broken()
@@ -345,27 +388,11 @@ class Guard:
         several = [self.reader.bounds(msgspec.structs.replace(part, n=1)) for part in request.each()]
         return sum(one[0] for one in several), min(one[1] for one in several), max(one[2] for one in several)
 
-    def work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
-        """What so many tokens need of this engine; ``scored``: each token of the prompt, too."""
-        prices, chunk = self._cost.prices(), self.chunk_tokens
-        full_ns = prices.chunk_ns[-1]
-        if scored:  # more and shorter chunks
-            chunks, each_ns = -(-prompt_tokens // chunk_of(chunk, scored=True)), int(full_ns * self._cost.scored_share)
-            return Work(chunks, chunks * each_ns, each_ns, max_tokens)
-        full, rest = divmod(prompt_tokens, chunk)
-        if not rest:
-            return Work(full, full * full_ns, full_ns, max_tokens)
-        return Work(full + 1, full * full_ns + prices.chunk(rest), full_ns, max_tokens)
-
     def _wanted(self, request: Request, limits: Limits, prompt_tokens: int) -> int:
         """The tokens that were asked for; a default, or a number that only bounds, cut to what the deadline allows."""
-        wished, prices = request.max_tokens, self._cost.prices()
+        wished = request.max_tokens
         if wished is not None and not request.fills_slot:
             return max(1, wished)  # of an empty answer one token is computed, and not shown
         if wished is None:
             wished = self.reader.shape.default_max_tokens
-        work = self.work(prompt_tokens, wished)
-        allowed = int(limits.end_ns * _TOLD)
-        if work.need_ns(prices) <= allowed:
-            return wished
-        return max(1, min(wished, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
+        return self._needs.within(limits.end_ns, prompt_tokens, wished)

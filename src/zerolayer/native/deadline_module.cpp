@@ -109,6 +109,7 @@ void bind_calendar(nb::module_& m) {
       .def("ending", [](Calendar& self, int slot) { self.ending(in(self, slot)); })
       .def("release", [](Calendar& self, int slot) { self.release(in(self, slot)); })
       .def("on_step", [](Calendar& self, int slot, Ns ended_ns, int64_t steps) { self.on_step(slot < 0 ? -1 : in(self, slot), ended_ns, steps); })
+      .def("shorten", [](Calendar& self, int slot, const Work& work) { self.shorten(in(self, slot), work); })
       .def("skip", [](Calendar& self, int slot, int64_t tokens, int64_t chunk_tokens) {
         if (chunk_tokens < 1) throw nb::value_error("a chunk has tokens");
         self.skip(in(self, slot), tokens, chunk_tokens);

@@ -129,6 +129,10 @@ class Calendar:
         """The true length is known and the engine gets the request. False: that breaks a promise; release the slot."""
         return self.core().confirm(slot, work, self._clock_ns())
 
+    def shorten(self, slot: int, work: Work) -> None:
+        """What was confirmed in a slot, and has not run yet, turns out to need no more than ``work``."""
+        self.core().shorten(slot, work)
+
     def ending(self, slot: int) -> None:
         """Its client is gone, or its text is complete: the slot comes back at the next step border."""
         self._core.ending(slot)

@@ -208,6 +208,15 @@ class Calendar:
         self._charged[slot] = (self._agenda.charge(read, weight), weight)
         return True
 
+    def shorten(self, slot: int, work: Work) -> None:
+        """What was confirmed in a slot, and has not run yet, turns out to need no more than ``work``."""
+        self._occupants.shorten(slot, work)
+        self._moved(slot)
+        self._bounds.passed()
+        weight = work.weight_ns(self._prices())
+        if weight < self._charged.get(slot, ([], 0))[1]:
+            self._refund(slot, weight)
+
     def _refund(self, slot: int, weight_ns: int) -> None:
         """A prompt adds only so much, or nothing any more: the rest is given back to those who allowed for it."""
         charged, claimed_ns = self._charged.pop(slot, ([], 0))
