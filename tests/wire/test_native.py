@@ -59,13 +59,6 @@ def test_when_to_come_back(ms, ticket):
     same(_native.http2_when, partial(expected, specification.literal), ms, ticket)
 
 
-@given(SMALL, st.floats(0, 4e9), SMALL, SMALL, SMALL)
-@example(b"", 1_700_000_000.0000005, b"", b"", b"")
-@example(b"", 0.9999999, b"", b"", b"")
-def test_the_time_and_the_name_of_a_reply(before, wall_s, between, name, after):
-    same(_native.stamped, specification.stamped, before, wall_s, between, name, after)
-
-
 @given(SMALL, st.lists(st.binary(max_size=200), max_size=4).map(tuple), st.integers(0, 2**64 - 1), SMALL)
 @example(b"", (b"",), 0, b"")
 def test_an_error_that_passes(before, parts, number, after):

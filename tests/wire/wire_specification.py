@@ -83,11 +83,6 @@ def when(ms: int, ticket: str) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def stamped(before: bytes, wall_s: float, between: bytes, name: bytes, after: bytes) -> bytes:
-    seconds, microseconds = divmod(round(wall_s * 1_000_000), 1_000_000)
-    return b"%b%d.%06d%b%b%b" % (before, seconds, microseconds, between, name, after)
-
-
 def whole_request(data: bytes, at: int) -> tuple[int, bytes, bytes, int] | None:
     head = _frame(data, at)
     if head is None or head[0] != Kind.HEADERS or not head[2] % 2:

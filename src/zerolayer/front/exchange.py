@@ -21,7 +21,7 @@ from zerolayer.errors import (
     Unavailable,
     ZerolayerError,
 )
-from zerolayer.front._native import ExchangeBase, RequestIds
+from zerolayer.front._native import CommonHeadersBase, ExchangeBase, RequestIds
 from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.defect import log_defect
@@ -185,21 +185,6 @@ class Exchange(ExchangeBase):
         """As ``Carrier.outlet``, while the stream is open."""
         return self._connection.outlet() if self.streaming and not self._left else None
 
-    def end_stream(self, events: bytes, trailers: tuple[Header, ...] = ()) -> None:
-        """The last events; the stream ends as complete."""
-        if self._left:
-            return
-        self._finish(_OK)
-        head, connection = self.head, self._connection
-        keep_alive = head.keep_alive and not connection.draining
-        if self.streaming:
-            connection.end_stream(events, trailers, keep_alive=keep_alive)
-        else:
-            self.streaming = True
-            common = connection.common.of(self.id, self.dialect.id_header, head.values.get(b"origin"))
-            connection.whole_stream(common, self.media + self.more_headers, events, trailers, keep_alive=keep_alive)
-        self._leave(_WRITE)
-
     def break_stream(self, events: bytes) -> None:
         """The last events of a stream that failed: nobody takes it for complete."""
         if self._left:
@@ -262,8 +247,8 @@ class Exchange(ExchangeBase):
 ExchangeBase.begin_with(
     {
         "Site": Site, "Head": Head, "Dialect": Dialect, "StageClock": StageClock, "GlueMeter": GlueMeter,
-        "RequestIds": RequestIds, "unreadable": _UNREADABLE, "identity": ANYONE, "dialect": OPENAI,
-        "media": _EVENT_STREAM, "never": NEVER,
+        "RequestIds": RequestIds, "CommonHeaders": CommonHeadersBase, "unreadable": _UNREADABLE, "identity": ANYONE,
+        "dialect": OPENAI, "media": _EVENT_STREAM, "never": NEVER,
     }
 )  # fmt: skip
 

@@ -1,7 +1,6 @@
 // The Python face of what the wire does for every request and reply: zerolayer.wire._native. Pure: bytes and numbers in, bytes out.
 #include <nanobind/nanobind.h>
 
-#include <cmath>
 #include <string>
 
 #include "numbers.hpp"
@@ -110,16 +109,6 @@ nb::object http2_reply(uint32_t stream, nb::bytes status, nb::bytes common, nb::
     out.at = zl::put_frame_header(out.at, last.size(), zl::kHeaders, zl::kEndHeaders | zl::kEndStream, stream);
     out << last;
   }
-  return out.done();
-}
-
-// `before`, Unix time with six decimals, `between`, `name`, `after`.
-nb::bytes stamped(nb::bytes before, double wall_s, nb::bytes between, nb::bytes name, nb::bytes after) {
-  const auto time_us = uint64_t(std::llrint(wall_s * 1e6));
-  const zl::Decimal seconds(time_us / 1'000'000), padded(1'000'000 + time_us % 1'000'000);
-  const Bytes whole = seconds, part = Bytes(padded).substr(1);
-  Written out(before.size() + whole.size() + 1 + part.size() + between.size() + name.size() + after.size());
-  out << view(before) << whole << "." << part << view(between) << view(name) << view(after);
   return out.done();
 }
 
@@ -245,7 +234,6 @@ NB_MODULE(_native, m) {
   m.def("http2_reply", &http2_reply);
   m.def("http1_when", &when<zl::Http1>);
   m.def("http2_when", &when<zl::Http2>);
-  m.def("stamped", &stamped);
   m.def("joined", &joined);
   m.def("later_message", &later_message);
   m.def("own_names", &own_names);

@@ -40,9 +40,6 @@ def http1_when(ms: int, ticket: str, /) -> bytes:
 def http2_when(ms: int, ticket: str, /) -> bytes:
     """The same as literals of HPACK."""
 
-def stamped(before: bytes, wall_s: float, between: bytes, name: bytes, after: bytes, /) -> bytes:
-    """One behind the other; the time with six decimals."""
-
 def joined(parts: tuple[bytes, ...], number: int, /) -> bytes:
     """The parts with ``number`` in decimal digits between each two of them."""
 
