@@ -23,6 +23,7 @@ from zerolayer.wire.grpc import (
     PARTIAL,
     Deframer,
     frame,
+    not_one,
     only_message,
     parse_timeout,
     status_trailers,
@@ -114,6 +115,8 @@ class GrpcCall:
         try:
             message = only_message(exchange.body, self._message_bytes)
             exchange.mark(_PARSE)
+            if message is None:
+                raise not_one(exchange.body, self._message_bytes)
             self._method.handler(self, message)
         except ZerolayerError as error:
             self.fail(error)
