@@ -146,16 +146,19 @@ class Exchange(ExchangeBase):
             metrics.limited(error.limit, "refused")
         if self.receipt is not None:
             self.receipt.failed(error)
-        if self.explain is not None:
-            status, headers, body = self.explain(error)
-        elif isinstance(error, RetryLater):  # under load most of all
-            status, body = self.dialect.error(error, self.id)
-            headers = _JSON_ALONE
-        else:
-            status, headers, body = self._explain(error)
         spelled = b""
-        if self.tells_when and isinstance(error, RetryLater):
-            spelled = self._connection.later(error.retry_after_ms, error.ticket or "")
+        if isinstance(error, RetryLater):  # under load most of all
+            if self.tells_when:
+                spelled = self._connection.later(error.retry_after_ms, error.ticket or "")
+            if self.explain is None:
+                status, body = self.dialect.error(error, self.id)
+                headers = _JSON_ALONE
+            else:
+                status, headers, body = self.explain(error)
+        elif self.explain is None:
+            status, headers, body = self._explain(error)
+        else:
+            status, headers, body = self.explain(error)
         self.reply(status, headers, body, keep_alive=keep_alive, spelled=spelled)
         if isinstance(error, _LACK_OF_SLOTS):
             stages = self.stages
