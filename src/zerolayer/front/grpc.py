@@ -32,6 +32,7 @@ from zerolayer.wire.grpc import (
     PARTIAL,
     Deframer,
     frame,
+    not_one,
     only_message,
     parse_timeout,
     status_trailers,
@@ -126,6 +127,8 @@ class GrpcCall:
         try:
             message = only_message(exchange.body, self._message_bytes)
             exchange.mark(_PARSE)
+            if message is None:
+                raise not_one(exchange.body, self._message_bytes)
             self._method.handler(self, message)
         except UnsupportedEncoding as error:
             self._fail_compressed(error)

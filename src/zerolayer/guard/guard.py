@@ -33,7 +33,7 @@ from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.prompts.reader import Reader
 from zerolayer.guard.shape import Names
 from zerolayer.guard.token_share import TokenShare
-from zerolayer.model.cost import CostTable
+from zerolayer.model.cost import CostTable, Prices
 from zerolayer.model.engine import Generation, chunk_of
 from zerolayer.wire.schema import Request, Sampling, Tier
 
@@ -177,13 +177,14 @@ class Guard:
         upper = min(size, slot_tokens)
         tokens = self._wanted(request, arrival.left, lower)
         identity, answers = arrival.identity, request.answers
-        fits, scored = min(tokens, slot_tokens), is_scored(request)
-        least = promised = most = self.work(upper, fits, scored=scored)
+        fits, work_of = min(tokens, slot_tokens), self._scored_work if is_scored(request) else self._work
+        prices = self._cost.prices()
+        least = promised = most = work_of(prices, upper, fits)
         if lower < upper:
-            least = self.work(lower, fits, scored=scored)
+            least = work_of(prices, lower, fits)
             bound = self._share.bound(size, upper)
             if bound < upper:
-                promised = self.work(max(lower, bound), fits, scored=scored)
+                promised = work_of(prices, max(lower, bound), fits)
         wish = Wish(most, least, promised, arrival.left, min(request.tier, identity.tier), arrival.key)
         smallest = largest = _UNMEASURED
         if self.budgets.bind(identity):
@@ -347,12 +348,17 @@ class Guard:
 
     def work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         """What so many tokens need of this engine; ``scored``: each token of the prompt, too."""
-        prices, chunk = self._cost.prices(), self.chunk_tokens
+        return (self._scored_work if scored else self._work)(self._cost.prices(), prompt_tokens, max_tokens)
+
+    def _scored_work(self, prices: Prices, prompt_tokens: int, max_tokens: int) -> Work:
+        """In more and shorter chunks."""
+        each_ns = int(prices.chunk_ns[-1] * self._cost.scored_share)
+        chunks = -(-prompt_tokens // chunk_of(self.chunk_tokens, scored=True))
+        return Work(chunks, chunks * each_ns, each_ns, max_tokens)
+
+    def _work(self, prices: Prices, prompt_tokens: int, max_tokens: int) -> Work:
         full_ns = prices.chunk_ns[-1]
-        if scored:  # more and shorter chunks
-            chunks, each_ns = -(-prompt_tokens // chunk_of(chunk, scored=True)), int(full_ns * self._cost.scored_share)
-            return Work(chunks, chunks * each_ns, each_ns, max_tokens)
-        full, rest = divmod(prompt_tokens, chunk)
+        full, rest = divmod(prompt_tokens, self.chunk_tokens)
         if not rest:
             return Work(full, full * full_ns, full_ns, max_tokens)
         return Work(full + 1, full * full_ns + prices.chunk(rest), full_ns, max_tokens)
