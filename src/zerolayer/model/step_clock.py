@@ -356,7 +356,7 @@ class StepClock:
 
     def _fail(self, failure: EngineFailed, started: int) -> None:
         streams = [slot for slot in self._rows if slot != self._service_slot] + list(self._admitted)
-        _log.error("a step failed; its %d streams end with an error", len(streams))
+        _log.error("a step failed, and its streams end with an error: %d", len(streams))
         if self._heartbeat is not None:
             self._heartbeat.missed(self._clock_ns())
         if self._draft is not None:
