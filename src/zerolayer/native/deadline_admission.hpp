@@ -208,15 +208,16 @@ class Admission {
   // Books, or else tells a time.
   void refuse(const Wish& wish, const Asker& asker, const Terms& terms, Ns now, Answer& answer) {
     Calendar& calendar = *calendar_;
+    const bool again = asker.retry == Retry::yes;
     const bool soft = !attendance.trusts(asker.credential), gap = unbooked_ > 0 && in_a_row_ >= kInARow;
     if (may_book(wish, asker, soft)) {
       const auto reads = [&](Ns start) { return tickets.spaced(asker, now, start); };
-      if (const Held booking = calendar.book(wish.promised, terms, reads, soft, gap, now)) {
+      if (const Held booking = calendar.book(wish.promised, terms, reads, soft, gap, again, now)) {
         if (gap) {
           began_unbooked();
         } else {
           in_a_row_++;
-          if (asker.retry == Retry::yes && unbooked_) unbooked_--;  // it is one of them
+          if (again && unbooked_) unbooked_--;  // it is one of them
         }
         tickets.add(booking, asker, wish.key);
         busy(answer, booking->start_ns, booking);
@@ -224,7 +225,6 @@ class Admission {
       }
     }
     unbooked_++;
-    const bool again = asker.retry == Retry::yes;
     const Ns behind = again ? 0 : told_ns;  // who has waited already is not sent to the end
     Ns told = -1;
     if (behind <= now + calendar.horizon_ns) {  // else others were told all that time can hold

@@ -113,7 +113,7 @@ void bind_calendar(nb::module_& m) {
         if (chunk_tokens < 1) throw nb::value_error("a chunk has tokens");
         self.skip(in(self, slot), tokens, chunk_tokens);
       })
-      .def("book", &Calendar::book, "work"_a, "terms"_a, "spaced"_a.none(), "soft"_a, "gap"_a, "now"_a)
+      .def("book", &Calendar::book, "work"_a, "terms"_a, "spaced"_a.none(), "soft"_a, "gap"_a, "waited"_a, "now"_a)
       .def("tell", &Calendar::tell, "work"_a, "terms"_a, "spaced"_a.none(), "now"_a)
       .def("void", &Calendar::forget);
 }

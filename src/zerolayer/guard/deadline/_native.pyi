@@ -127,7 +127,14 @@ class Calendar:
     def on_step(self, prefill_slot: int, ended_ns: int, steps: int, /) -> None: ...
     def skip(self, slot: int, tokens: int, chunk_tokens: int, /) -> None: ...
     def book(
-        self, work: Work, terms: Terms, spaced: Callable[[int], int] | None, soft: bool, gap: bool, now: int
+        self,
+        work: Work,
+        terms: Terms,
+        spaced: Callable[[int], int] | None,
+        soft: bool,
+        gap: bool,
+        waited: bool,
+        now: int,
     ) -> Booking | None: ...
     def tell(self, work: Work, terms: Terms, spaced: Callable[[int], int] | None, now: int) -> int:
         """-1 where there is no such time."""

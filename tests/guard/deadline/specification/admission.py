@@ -211,7 +211,7 @@ class Admission:
         soft = not self.attendance.trusts(asker.credential)
         booking, gap = None, self._unbooked > 0 and self._in_a_row >= _IN_A_ROW
         if self._may_book(wish, asker, soft=soft):
-            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap)
+            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap, waited=asker.retry is True)
         if booking is not None:
             if gap:
                 self.began_unbooked()
