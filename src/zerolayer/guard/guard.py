@@ -142,6 +142,11 @@ class Guard:
         """Why nothing is admitted, or None."""
         return self._closed or self._stalled or self._unrecorded
 
+    @property
+    def stalled(self) -> Unavailable | None:
+        """Why the engine is given nothing, not even what was admitted; or None."""
+        return self._stalled
+
     def arrive(
         self,
         request: Request,
@@ -174,6 +179,8 @@ class Guard:
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
         ``RateLimited``, ``BudgetSpent``, ``SlotsBusy`` and ``BeyondHorizon`` 429.
         """
+        if self._stalled is not None:
+            self.admission.excuse(arrival.asker, arrival.key)
         text_bytes, lower, size = self._admissible(request, arrival.identity)
         slot_tokens = self.reader.shape.slot_tokens
         upper = min(size, slot_tokens)
