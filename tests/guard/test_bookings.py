@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from small_guard import MS, arrive, chat, prompt, reserve, small_guard
 
-from zerolayer.errors import ContextTooLong, Infeasible, SlotsBusy
+from zerolayer.errors import BeyondHorizon, ContextTooLong, Infeasible, SlotsBusy
+from zerolayer.guard.freshness import Freshness
 from zerolayer.guard.guard import Guard, Held
 
 
@@ -64,6 +65,24 @@ def test_the_last_attempt_of_a_stock_client_is_told_a_time_and_nothing_is_held_f
         reserve(guard, chat(), x_stainless_retry_count="2")
     assert refused.value.ticket is None
     assert not guard.slots.bookings
+
+
+# --- inputs that age
+
+
+@pytest.mark.parametrize(
+    ("policy", "old_ms", "booked"), [("refuse", 950, 0), ("wait", 950, 0), ("flag", 950, 1), ("refuse", 0, 1)]
+)
+def test_nothing_is_booked_for_an_input_that_is_too_old_by_then(policy, old_ms, booked):
+    guard, _ = small_guard()
+    guard.freshness = Freshness(0, policy)
+    reserve(guard, chat(max_tokens=90))
+    stamped = {"x_zl_event_time_ms": "1000", "x_zl_max_age_ms": "1000", "x_stainless_retry_count": "0"}
+    given = {name.replace("_", "-").encode(): value.encode() for name, value in stamped.items()}
+    arrival = guard.arrive(chat(), given, credential="peer", body=b"body", wall_ms=1000 + old_ms)
+    with pytest.raises(SlotsBusy if booked else BeyondHorizon):
+        guard.reserve(chat(), arrival)
+    assert len(guard.slots.bookings) == booked
 
 
 # --- several answers

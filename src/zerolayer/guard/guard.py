@@ -200,8 +200,10 @@ class Guard:
         hold = self.budgets.reserve(identity, smallest, largest)
         try:
             answer, others = self._claim(wish, arrival.asker, answers)
-        except BaseException:
+        except BaseException as refusal:
             hold.release()  # a refusal uses nothing, and is no request
+            if isinstance(refusal, SlotsBusy) and arrival.stamps.checked:
+                self._not_in_vain(arrival, refusal)
             raise
         booking, grant = (answer, _NO_SLOT) if isinstance(answer, Booking) else (None, answer)
         reservation = Reservation(
@@ -217,6 +219,13 @@ class Guard:
             others=others,
         )
         return reservation if booking is None else Held(booking, reservation)
+
+    def _not_in_vain(self, arrival: Arrival, refusal: SlotsBusy) -> None:
+        """Nobody is told to come at a time at which its input is too old. Raises ``BeyondHorizon`` 429."""
+        lasts_ms = self.freshness.lasts_ms(arrival.stamps, arrival.verdict)
+        if lasts_ms is not None and refusal.retry_after_ms > lasts_ms:
+            self.admission.give_back(refusal.ticket or "", arrival.asker.credential)
+            raise BeyondHorizon("no slot is free before the input is too old; send it later, with fresher input")
 
     def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking, tuple[int, ...]]:
         if answers == 1:
