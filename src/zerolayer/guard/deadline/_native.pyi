@@ -152,6 +152,9 @@ class Attendance:
     def trusts(self, credential: Name, /) -> bool:
         """Whether a slot may be held for this sender, whoever else comes."""
 
+    def by_hand(self, credential: Name, /) -> bool:
+        """Whether what this sender says of its attempts means nothing."""
+
     def came(self, credential: Name, /) -> None:
         """A booking was redeemed."""
 
