@@ -20,7 +20,8 @@ def _simulate(prices: Prices, arrivals: list[tuple], seed: int, lazy: float, che
     when = simulation.now
     for name, (gap, chunks, tokens, late, stops, limits, tier) in enumerate(arrivals):
         when += gap * MS
-        simulation.arrive(Client(name, work(chunks, tokens, prices), limits, late, stops, tier), when)
+        silent = name % 4 == 3
+        simulation.arrive(Client(name, work(chunks, tokens, prices), limits, late, stops, tier, silent=silent), when)
     simulation.run(lambda: check(simulation))
     return simulation
 
