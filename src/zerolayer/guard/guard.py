@@ -14,9 +14,11 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import (
+    BeyondHorizon,
     InvalidRequest,
     ModelNotFound,
     PermissionRefused,
+    SlotsBusy,
     Unavailable,
     ZerolayerError,
 )
@@ -140,6 +142,11 @@ class Guard:
         """Why nothing is admitted, or None."""
         return self._closed or self._stalled or self._unrecorded
 
+    @property
+    def stalled(self) -> Unavailable | None:
+        """Why the engine is given nothing, not even what was admitted; or None."""
+        return self._stalled
+
     def arrive(
         self,
         request: Request,
@@ -172,6 +179,8 @@ class Guard:
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
         ``RateLimited`` and ``BudgetSpent`` 429.
         """
+        if self._stalled is not None:
+            self.admission.excuse(arrival.asker, arrival.key)
         text_bytes, lower, size = self._admissible(request, arrival.identity)
         slot_tokens = self.reader.shape.slot_tokens
         upper = min(size, slot_tokens)
@@ -197,6 +206,8 @@ class Guard:
             raise
         if isinstance(answer, ZerolayerError):
             hold.release()  # a refusal uses nothing, and is no request
+            if arrival.stamps.checked and isinstance(answer, SlotsBusy):
+                return self._not_in_vain(arrival, answer)
             return answer
         booking, grant = (answer, _NO_SLOT) if isinstance(answer, Booking) else (None, answer)
         reservation = Reservation(
@@ -212,6 +223,14 @@ class Guard:
             others=others,
         )
         return reservation if booking is None else Held(booking, reservation)
+
+    def _not_in_vain(self, arrival: Arrival, refusal: SlotsBusy) -> NoSlot:
+        """Nobody is told to come at a time at which its input is too old."""
+        lasts_ms = self.freshness.lasts_ms(arrival.stamps, arrival.verdict)
+        if lasts_ms is None or refusal.retry_after_ms <= lasts_ms:
+            return refusal
+        self.admission.give_back(refusal.ticket or "", arrival.asker.credential)
+        return BeyondHorizon("no slot is free before the input is too old; send it later, with fresher input")
 
     def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking | NoSlot, tuple[int, ...]]:
         if answers == 1:
