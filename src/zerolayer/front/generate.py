@@ -26,7 +26,7 @@ from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import HIT, MISS, Keeping
 from zerolayer.front.limit_headers import limit_headers
 from zerolayer.front.openai_form import OpenAiAnswers
-from zerolayer.front.session import session_of
+from zerolayer.front.session import SESSION_HEADER, session_of
 from zerolayer.front.site import Header, Site
 from zerolayer.front.stream import Form, Reply
 from zerolayer.front.together import Together
@@ -118,9 +118,10 @@ class Generator:
         try:
             request = decode(exchange.body, self._limits)
             headers = head.values if head.minor != HTTP2 else _headers(head)
-            session = session_of(request, headers)
-            if session and exchange.receipt is not None:
-                exchange.receipt.session = session
+            if request.session or SESSION_HEADER in headers:
+                session = session_of(request, headers)
+                if exchange.receipt is not None:
+                    exchange.receipt.session = session
             exchange.mark(_PARSE)
             arrival = self._guard.arrive(
                 request,

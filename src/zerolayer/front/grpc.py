@@ -14,7 +14,14 @@ from typing import Final
 
 import msgspec
 
-from zerolayer.errors import DeadlineExceeded, InvalidRequest, UnknownMethod, UnsupportedMediaType, ZerolayerError
+from zerolayer.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    RetryLater,
+    UnknownMethod,
+    UnsupportedMediaType,
+    ZerolayerError,
+)
 from zerolayer.front.exchange import ErrorReply, Exchange, Headers
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.grpc import (
@@ -23,6 +30,7 @@ from zerolayer.wire.grpc import (
     PARTIAL,
     Deframer,
     frame,
+    later_trailers,
     not_one,
     only_message,
     parse_timeout,
@@ -173,5 +181,5 @@ class Calls:
 
 def _explain(error: ZerolayerError) -> ErrorReply:
     """Trailers-only: the status in the only HEADERS, HTTP 200 whatever happened."""
-    headers: Headers = (CONTENT_TYPE, *status_trailers(error))
-    return 200, headers, b""
+    trailers = later_trailers(error) if isinstance(error, RetryLater) else status_trailers(error)
+    return 200, (CONTENT_TYPE, *trailers), b""

@@ -66,8 +66,8 @@ class RequestDecoder:
         self._programs = programs or {}
         self._plans: dict[bytes, Plan] = {}
 
-    def decode(self, body: bytes) -> Request:
-        """A request, every limit checked. Raises InvalidRequest, BodyTooLarge.
+    def decode(self, body: bytes, _limits: BodyLimits | None = None) -> Request:
+        """A request, checked by this decoder's own limits, whatever is given. Raises InvalidRequest, BodyTooLarge.
 
         Here is the usual shape, with a tail that is remembered: prompt, tail, nothing else; the rest is for ``_any``.
         """
