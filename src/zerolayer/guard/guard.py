@@ -7,7 +7,7 @@ the reservation or gives it back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -28,7 +28,7 @@ from zerolayer.guard.deadline.admission import Admission, Grant, NoSlot, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
 from zerolayer.guard.deadline.tickets import Asker, Name, read_asker
-from zerolayer.guard.freshness import Freshness, Stamps, Verdict
+from zerolayer.guard.freshness import TIMELESS, Freshness, Stamps, Verdict
 from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.guard.prompts.length import is_scored
 from zerolayer.guard.prompts.prompt import Prompt
@@ -154,13 +154,13 @@ class Guard:
         *,
         credential: Name,
         body: bytes,
-        wall_ms: int,
+        wall_ms: Callable[[], int],
         passed_ns: int = 0,
         identity: Identity = ANYONE,
     ) -> Arrival:
         """Read what the headers say and check the input's age. ``wall_ms`` is the wall clock in Unix milliseconds.
 
-        ``passed_ns`` is the time since the request's first byte.
+        It is read only where the input tells a time. ``passed_ns`` is the time since the request's first byte.
 
         Raises ``InvalidRequest`` 400, ``DeadlineExpired`` 422, ``StaleInput`` 409.
         """
@@ -169,7 +169,7 @@ class Guard:
         limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=contract)
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
         key = (request.route, sha256(body))  # the same in another process
-        verdict = self.freshness.judge(stamps, wall_ms)
+        verdict = TIMELESS if stamps.born_ms is None else self.freshness.judge(stamps, wall_ms())
         left = limits.after(passed_ns + verdict.wait_ms * _NS_PER_MS)
         return Arrival(limits, left, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 
