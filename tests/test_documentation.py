@@ -11,7 +11,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "bench" / "README.md"])
 ROOTS = (ROOT, ROOT / "src" / "zerolayer", ROOT / "bench", ROOT / "docs", ROOT / "tests")
 SCRIPTS = [*(ROOT / "tests").rglob("*.py")]
-TESTS = {path.stem for path in SCRIPTS}.union(*(re.findall(r"def (test_\w+)", path.read_text("utf-8")) for path in SCRIPTS))
+FUNCTIONS = (re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")) for path in SCRIPTS)
+TESTS = {path.stem for path in SCRIPTS}.union(*FUNCTIONS)
 FILE = re.compile(r"`([a-z0-9_./-]+/[a-z0-9_.-]+\.(?:py|hpp|cpp|sh|proto|yml|service))(?::[0-9]+)?`")
 TEST = re.compile(r"`(test_[a-z0-9_]+)`")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
