@@ -166,6 +166,18 @@ class UnsupportedMediaType(ZerolayerError):
     code = "unsupported_media_type"
 
 
+class UnsupportedEncoding(UnsupportedMediaType):
+    """A body, or a gRPC message, is compressed; the refusal names what is taken, which is ``identity`` alone."""
+
+    grpc_code = 12
+
+
+class NotCompressed(InvalidRequest):
+    """gRPC: a message says that it is compressed, and its call does not say how. INTERNAL by gRPC's own rules."""
+
+    grpc_code = 13
+
+
 class HeadersTooLarge(ZerolayerError):
     """Request line and headers are larger than the protocol limit."""
 

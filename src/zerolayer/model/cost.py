@@ -177,7 +177,10 @@ class CostTable:
 
     def prices(self) -> Prices:
         """What to promise with; constant between two observations, of the engine ``beside`` too."""
-        return self.alone() if self.beside is None else self._beside(self.alone(), self.beside())
+        own = self._prices
+        if own is None or self.beside is not None:
+            own = self.alone()
+        return own if self.beside is None else self._beside(own, self.beside())
 
     def alone(self) -> Prices:
         """The same for an engine that has its cores for itself."""
