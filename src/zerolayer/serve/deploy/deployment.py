@@ -192,7 +192,8 @@ class Deployment:
         for exchange in here:
             ask_again(exchange)
         _log.info("%s is served now; requests that end on %s: %d", new.name, old.name, old.dispatcher.running)
-        self._say("switch", f"{new.name} answers now; {moved[0]} of {moved[1]} booked starts were fitted into it")
+        fitted = f"; {moved[0]} of {moved[1]} booked starts were fitted into it" if moved[1] else ""
+        self._say("switch", f"{new.name} answers now{fitted}")
 
     async def _drain(self, new: ModelRoom) -> None:
         """The old room's streams end; then its memory goes back."""
