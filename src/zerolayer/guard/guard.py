@@ -7,6 +7,7 @@ the reservation or gives it back.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -314,8 +315,10 @@ class Guard:
                     wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
                     raise self._longer(wish, reservation.asker, request.answers)
                 works.append(work)
+                # Packed here, where its numbers were just made: between two steps each would be a look into memory.
+                packed = array("i", ids)
                 work_of = partial(Generation, prompt_logprobs=scores, grammar=prompt.grammar)
-                generations.append(work_of(ids, part.sampling, max_tokens, request.ignore_eos))
+                generations.append(work_of(packed, part.sampling, max_tokens, request.ignore_eos))
         except InvalidRequest:
             self.release(reservation)
             raise
