@@ -142,7 +142,7 @@ def test_the_page_of_a_running_server_is_printed(tmp_path, monkeypatch, capsys):
         service.close()
     told = capsys.readouterr().out
     assert told.startswith("# Service levels of echo\n\n> If we take your request")
-    assert "100 % of 1 requests" in told
+    assert "100 % of 1 request." in told
 
 
 def test_what_was_slower_than_the_contract_is_not_kept_though_a_request_was_granted_more():

@@ -201,7 +201,7 @@ def _held_back(service) -> int:
 
     def held() -> int:
         inside = [each for each in service.server.connections if isinstance(each, Http2Connection)]
-        return sum(each.core.out_bytes + each._transport.get_write_buffer_size() for each in inside)
+        return sum(each.core.sender.out_bytes + each._transport.get_write_buffer_size() for each in inside)
 
     return service.on_loop(held)
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from small_guard import admit, chat, prompt, reserve, small_guard
 
 from zerolayer.errors import ContextTooLong, Infeasible, InvalidRequest, ModelNotFound, SlotsBusy, Unavailable
-from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard, Reservation
+from zerolayer.guard.deadline.reservation import Reservation
+from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.shape import Names
 from zerolayer.wire.schema import Message, Request, Route, Sampling
@@ -18,7 +19,7 @@ from zerolayer.wire.schema import Message, Request, Route, Sampling
 @pytest.mark.parametrize("name", ["m", "alias"])
 def test_the_served_name_and_its_aliases_are_known(name):
     guard, _ = small_guard()
-    assert admit(guard, msgspec.structs.replace(chat("a"), model=name)).prompt == [0, 0, 0, 1]
+    assert list(admit(guard, msgspec.structs.replace(chat("a"), model=name)).prompt) == [0, 0, 0, 1]
 
 
 def test_a_star_stands_for_any_name():

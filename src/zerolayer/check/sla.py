@@ -79,7 +79,7 @@ def sentence(contract: Contract, scrape: Scrape) -> str:
     late = _late(scrape, _FIRST, "first_token", deadline.first_token_ms)
     kept = max(0, kept - late)  # as if no request had missed both
     told = f"If we take your request, its first word comes within {first} and its last within {end}"
-    told += f"; so it was for {_share(kept, all_of_them)} of {all_of_them:,} requests. " if all_of_them else ". "
+    told += f"; so it was for {_share(kept, all_of_them)} of {_requests(all_of_them)}. " if all_of_them else ". "
     if not deadline.horizon_ms:
         return told + "If we cannot take it, we say so at once."
     told += f"If we cannot take it, we say so at once and, up to {ahead} ahead, tell you the millisecond to come back"
@@ -138,7 +138,7 @@ def _refusals(contract: Contract, scrape: Scrape) -> list[Block]:
         Table(
             ("Figure", "Measured", "Of"),
             (
-                ("Refused for lack of slots", _share(refused, refused + requests), f"{refused + requests:,} requests"),
+                ("Refused for lack of slots", _share(refused, refused + requests), _requests(refused + requests)),
                 ("Booked retries that were served", _share(served, came), f"{came:,} retries"),
                 ("Booked clients that did not come", _share(away, away + came), f"{away + came:,} bookings"),
             ),
@@ -154,8 +154,8 @@ def _abandonment(scrape: Scrape) -> list[Block]:
         Table(
             ("Clients that left", "Measured", "Of"),
             (
-                ("before the first token", _share(left["prefill"], requests), f"{requests:,} requests"),
-                ("during the reply", _share(left["decode"], requests), f"{requests:,} requests"),
+                ("before the first token", _share(left["prefill"], requests), _requests(requests)),
+                ("during the reply", _share(left["decode"], requests), _requests(requests)),
             ),
         ),
     ]
@@ -219,6 +219,10 @@ def _share(part: int, whole: int) -> str:
     if part == whole or not part:
         return "100 %" if part else "0 %"
     return f"{min(99.99, 100 * part / whole):.2f} %"
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count:,} requests"
 
 
 def _time(seconds: float) -> str:

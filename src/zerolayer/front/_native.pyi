@@ -114,8 +114,26 @@ class RequestIds:
     def new(self) -> bytes:
         """A name that no other has that these made."""
 
+class CommonHeadersBase:
+    """What of ``CommonHeaders`` is done for every reply. Subclasses have ``_tell`` and ``_fit``."""
+
+    _wall_s: Callable[[], float]
+    _load: Callable[[], bytes]
+    _told_load: bytes
+    _start: bytes
+    _between: bytes
+    _after: bytes
+    _id_bytes: int
+
+    def usual(self, request_id: bytes, /) -> bytes:
+        """``_start``, the wall clock with six decimals, ``_between``, the id, ``_after``.
+
+        ``_tell`` is called first where ``_load`` gives something else than ``_told_load``, and ``_fit`` where an id
+        has not ``_id_bytes``. Raises what they raise, and ``ValueError`` where the clock shows no time.
+        """
+
 class ExchangeBase:
-    """The fields of every exchange, its name, its account of time, and its complete reply.
+    """The fields of every exchange, its name, its account of time, and the end of its reply.
 
     ``id`` is the client's own ``x-request-id`` where it is at most 128 visible ASCII characters, else one of the
     site's. Subclasses have no fields of their own, and ``_file``.
@@ -159,6 +177,9 @@ class ExchangeBase:
 
         ``spelled`` are headers as the carrier writes them.
         """
+
+    def end_stream(self, events: bytes, trailers: Headers = (), /) -> None:
+        """The last events; the stream ends as complete. Where it has not begun, all of it is one write."""
 
     def _finish(self, status: int, /) -> None:
         """The last write is next; what the ledger is to tell comes before it."""

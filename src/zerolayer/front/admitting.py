@@ -23,8 +23,9 @@ from zerolayer.front.exchange import Exchange
 from zerolayer.front.held import HeldClients
 from zerolayer.front.site import Site
 from zerolayer.guard.deadline.admission import NoSlot
+from zerolayer.guard.deadline.reservation import Arrival, Held, Reservation
 from zerolayer.guard.freshness import Verdict
-from zerolayer.guard.guard import Arrival, Guard, Held, Reservation
+from zerolayer.guard.guard import Guard
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage

@@ -11,7 +11,8 @@ from functools import partial
 
 from zerolayer.errors import DeadlineMissed, ZerolayerError
 from zerolayer.front.exchange import Exchange
-from zerolayer.guard.guard import Guard, Held, Reservation
+from zerolayer.guard.deadline.reservation import Held, Reservation
+from zerolayer.guard.guard import Guard
 
 _MOMENT_S = 0.001
 

@@ -7,27 +7,31 @@ the reservation or gives it back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from zerolayer.errors import (
+    BeyondHorizon,
     InvalidRequest,
     ModelNotFound,
     PermissionRefused,
+    SlotsBusy,
     Unavailable,
     ZerolayerError,
 )
 from zerolayer.guard._native import sha256
-from zerolayer.guard.budget.budgets import Budgets, Hold, Size
+from zerolayer.guard.budget.budgets import Budgets, Size
 from zerolayer.guard.deadline.admission import Admission, Grant, NoSlot, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
 from zerolayer.guard.deadline.needs import Needs
+from zerolayer.guard.deadline.reservation import Arrival, Held, Reservation
 from zerolayer.guard.deadline.tickets import Asker, Name, read_asker
-from zerolayer.guard.freshness import Freshness, Stamps, Verdict
+from zerolayer.guard.freshness import TIMELESS, Freshness
 from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.guard.prompts.length import is_scored
 from zerolayer.guard.prompts.prompt import Prompt
@@ -45,49 +49,6 @@ _PRESUMED: Final = 1.05  # times what texts of a size never exceeded of late
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
 LONG_TEXT_BYTES = 4096
-
-
-class Arrival(msgspec.Struct, frozen=True):
-    """What the headers of a request say: its limits, the age of its input, and who asks.
-
-    ``left`` is what is left of the limits when the request is decided.
-    """
-
-    limits: Limits
-    left: Limits
-    stamps: Stamps
-    verdict: Verdict
-    asker: Asker
-    key: Name  # route and the body's SHA-256
-    identity: Identity = ANYONE
-
-
-class Reservation(msgspec.Struct, frozen=True):
-    """A claimed slot, held on the upper bound until ``confirm`` or ``release``."""
-
-    slot: int
-    long: bool  # tokenise off the loop
-    wish: Wish
-    asker: Asker
-    max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
-    hold: Hold  # on the budgets of key and tenant
-    size: int = 0  # as many tokens as bytes, at most; 0 where the length was known, or there are several prompts
-    presumed: int = 0  # tokens of its prompt, by which the slot is confirmed already
-    booked: bool = False
-    compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
-    others: tuple[int, ...] = ()  # slots of the further answers
-
-    @property
-    def slots(self) -> tuple[int, ...]:
-        """A slot for each answer, in their order."""
-        return (self.slot, *self.others)
-
-
-class Held(msgspec.Struct, frozen=True):
-    """A booked client that came a moment early, or whose slot is not quite free; ``Guard.resume`` has its slot."""
-
-    booking: Booking
-    then: Reservation  # without its slot
 
 
 class Guard:
@@ -144,6 +105,11 @@ class Guard:
         """Why nothing is admitted, or None."""
         return self._closed or self._stalled or self._unrecorded
 
+    @property
+    def stalled(self) -> Unavailable | None:
+        """Why the engine is given nothing, not even what was admitted; or None."""
+        return self._stalled
+
     def arrive(
         self,
         request: Request,
@@ -151,13 +117,13 @@ class Guard:
         *,
         credential: Name,
         body: bytes,
-        wall_ms: int,
+        wall_ms: Callable[[], int],
         passed_ns: int = 0,
         identity: Identity = ANYONE,
     ) -> Arrival:
         """Read what the headers say and check the input's age. ``wall_ms`` is the wall clock in Unix milliseconds.
 
-        ``passed_ns`` is the time since the request's first byte.
+        It is read only where the input tells a time. ``passed_ns`` is the time since the request's first byte.
 
         Raises ``InvalidRequest`` 400, ``DeadlineExpired`` 422, ``StaleInput`` 409.
         """
@@ -166,7 +132,7 @@ class Guard:
         limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=contract)
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
         key = (request.route, sha256(body))  # the same in another process
-        verdict = self.freshness.judge(stamps, wall_ms)
+        verdict = TIMELESS if stamps.born_ms is None else self.freshness.judge(stamps, wall_ms())
         left = limits.after(passed_ns + verdict.wait_ms * _NS_PER_MS)
         return Arrival(limits, left, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 
@@ -176,18 +142,21 @@ class Guard:
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
         ``RateLimited`` and ``BudgetSpent`` 429.
         """
+        if self._stalled is not None:
+            self.admission.excuse(arrival.asker, arrival.key)
         text_bytes, lower, size = self._admissible(request, arrival.identity)
         slot_tokens = self.reader.shape.slot_tokens
         upper = min(size, slot_tokens)
         tokens = self._wanted(request, arrival.left, lower)
         identity, answers = arrival.identity, request.answers
-        fits, scored = min(tokens, slot_tokens), is_scored(request)
-        least = promised = most = self.work(upper, fits, scored=scored)
+        fits, work_of = min(tokens, slot_tokens), self._needs.scored if is_scored(request) else self._needs.plain
+        prices = self._cost.prices()
+        least = promised = most = work_of(prices, upper, fits)
         if lower < upper:
-            least = self.work(lower, fits, scored=scored)
+            least = work_of(prices, lower, fits)
             bound = self._share.bound(size, upper)
             if bound < upper:
-                promised = self.work(max(lower, bound), fits, scored=scored)
+                promised = work_of(prices, max(lower, bound), fits)
         wish = Wish(most, least, promised, arrival.left, min(request.tier, identity.tier), arrival.key)
         smallest = largest = _UNMEASURED
         if self.budgets.bind(identity):
@@ -200,6 +169,8 @@ class Guard:
             raise
         if isinstance(answer, ZerolayerError):
             hold.release()  # a refusal uses nothing, and is no request
+            if arrival.stamps.checked and isinstance(answer, SlotsBusy):
+                return self._not_in_vain(arrival, answer)
             return answer
         booking, grant = (answer, _NO_SLOT) if isinstance(answer, Booking) else (None, answer)
         reservation = Reservation(
@@ -215,6 +186,14 @@ class Guard:
             others=others,
         )
         return reservation if booking is None else Held(booking, reservation)
+
+    def _not_in_vain(self, arrival: Arrival, refusal: SlotsBusy) -> NoSlot:
+        """Nobody is told to come at a time at which its input is too old."""
+        lasts_ms = self.freshness.lasts_ms(arrival.stamps, arrival.verdict)
+        if lasts_ms is None or refusal.retry_after_ms <= lasts_ms:
+            return refusal
+        self.admission.give_back(refusal.ticket or "", arrival.asker.credential)
+        return BeyondHorizon("no slot is free before the input is too old; send it later, with fresher input")
 
     def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking | NoSlot, tuple[int, ...]]:
         if answers == 1:
@@ -337,8 +316,10 @@ class Guard:
                     wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
                     raise self._longer(wish, reservation.asker, request.answers)
                 works.append(work)
+                # Packed here, where its numbers were just made: between two steps each would be a look into memory.
+                packed = array("i", ids)
                 work_of = partial(Generation, prompt_logprobs=scores, grammar=prompt.grammar)
-                generations.append(work_of(ids, part.sampling, max_tokens, request.ignore_eos))
+                generations.append(work_of(packed, part.sampling, max_tokens, request.ignore_eos))
         except InvalidRequest:
             self.release(reservation)
             raise

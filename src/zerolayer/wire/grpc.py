@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from struct import Struct
 from typing import Final
 
 from zerolayer.errors import (
@@ -22,7 +21,7 @@ from zerolayer.errors import (
     UnsupportedEncoding,
     ZerolayerError,
 )
-from zerolayer.wire._native import joined
+from zerolayer.wire._native import grpc_frame, grpc_message, joined
 
 Header = tuple[bytes, bytes]
 
@@ -30,8 +29,7 @@ CONTENT_TYPE: Final[Header] = (b"content-type", b"application/grpc")
 IDENTITY: Final = b"identity"
 """The only encoding of messages."""
 OK_TRAILERS: Final[tuple[Header, ...]] = ((b"grpc-status", b"0"),)
-PREFIX_BYTES: Final = 5
-_PREFIX: Final = Struct(">BI")  # whether the message is compressed, and its length
+PREFIX_BYTES: Final = 5  # whether the message is compressed, and its length
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNIT_NS: Final = {
@@ -55,9 +53,8 @@ def is_grpc(content_type: bytes | None) -> bool:
     return content_type[16:17] in (b"", b"+", b";")
 
 
-def frame(message: bytes) -> bytes:
-    """One message as it travels in DATA."""
-    return _PREFIX.pack(0, len(message)) + message
+frame = grpc_frame
+"""One message as it travels in DATA."""
 
 
 class Deframer:
@@ -79,7 +76,9 @@ class Deframer:
         at, size = 0, len(self._buffer)
         while size - at >= PREFIX_BYTES:
             length = int.from_bytes(self._buffer[at + 1 : at + PREFIX_BYTES], "big")
-            _check(self._buffer[at], length, self._message_bytes)
+            refusal = _refusal(self._buffer[at], length, self._message_bytes)
+            if refusal is not None:
+                raise refusal
             end = at + PREFIX_BYTES + length
             if end > size:
                 break
@@ -89,28 +88,28 @@ class Deframer:
         return messages
 
 
-def only_message(body: bytes, message_bytes: int) -> bytes:
-    """The message of a call that has exactly one. Raises as ``Deframer.receive``."""
+only_message = grpc_message
+"""The message of a call that has exactly one of at most so many bytes; None where ``not_one`` has something to say."""
+
+
+def not_one(body: bytes, message_bytes: int) -> ZerolayerError:
+    """Why ``body`` is not exactly one message."""
     size = len(body)
     if size < PREFIX_BYTES:
-        raise InvalidRequest(PARTIAL if size else _ONE)
-    flag, length = _PREFIX.unpack_from(body)
-    if flag or length > message_bytes:
-        _check(flag, length, message_bytes)
-    if size < PREFIX_BYTES + length:
-        raise InvalidRequest(PARTIAL)
-    if size > PREFIX_BYTES + length:
-        raise InvalidRequest(_ONE)
-    return body[PREFIX_BYTES:]
+        return InvalidRequest(PARTIAL if size else _ONE)
+    flag, length = body[0], int.from_bytes(body[1:PREFIX_BYTES], "big")
+    refusal = _refusal(flag, length, message_bytes)
+    return refusal or InvalidRequest(PARTIAL if size < PREFIX_BYTES + length else _ONE)
 
 
-def _check(flag: int, length: int, message_bytes: int) -> None:
+def _refusal(flag: int, length: int, message_bytes: int) -> ZerolayerError | None:
     if flag == 1:
-        raise UnsupportedEncoding("compressed messages are not supported; send them without grpc-encoding")
+        return UnsupportedEncoding("compressed messages are not supported; send them without grpc-encoding")
     if flag:
-        raise InvalidRequest("the first byte of a gRPC message must be 0")
+        return InvalidRequest("the first byte of a gRPC message must be 0")
     if length > message_bytes:
-        raise BodyTooLarge(f"the message is larger than {message_bytes} bytes; send a shorter one")
+        return BodyTooLarge(f"the message is larger than {message_bytes} bytes; send a shorter one")
+    return None
 
 
 def parse_timeout(value: bytes) -> int:
@@ -129,7 +128,7 @@ def percent_encoded(text: str) -> bytes:
 def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     """The trailers of a call that failed; of a busy server with the milliseconds after which to come back."""
     if isinstance(error, RetryLater):
-        return _later_trailers(error)
+        return later_trailers(error)
     trailers = (
         (b"grpc-status", b"%d" % error.grpc_code),
         (b"grpc-message", percent_encoded(error.message)),
@@ -145,7 +144,8 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     return trailers
 
 
-def _later_trailers(error: RetryLater) -> tuple[Header, ...]:
+def later_trailers(error: RetryLater) -> tuple[Header, ...]:
+    """The same of a refusal that passes: under load most replies."""
     number = error.retry_after_ms
     parts, status, about = _later_parts(error.template, error.grpc_code, error.code)
     message, pushback = (b"grpc-message", joined(parts, number)), (b"grpc-retry-pushback-ms", joined(_ALONE, number))

@@ -26,9 +26,10 @@ _UNSET: Final = frozenset({b"NOT_GIVEN", b"None"})  # as Python's SDKs print a t
 _NUMBER: Final = re.compile(rb"-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)
 _GRPC: Final = re.compile(rb"(-?[0-9]{1,8})([HMSmun])")
 _GRPC_MS: Final = {b"H": 3_600_000.0, b"M": 60_000.0, b"S": 1000.0, b"m": 1.0, b"u": 1e-3, b"n": 1e-6}
-_GO: Final = re.compile(rb"-?(?:[0-9]{1,18}(?:\.[0-9]{1,18})?(?:ns|us|\xc2\xb5s|ms|s|m|h)){1,16}")
-_GO_PART: Final = re.compile(rb"([0-9.]+)(ns|us|\xc2\xb5s|ms|s|m|h)")
-_GO_MS: Final = {b"h": 3_600_000.0, b"m": 60_000.0, b"s": 1000.0, b"ms": 1.0, b"us": 1e-3, b"\xc2\xb5s": 1e-3}
+_UNITS: Final = rb"(?:ns|us|\xc2\xb5s|\xce\xbcs|ms|s|m|h)"  # micro has two letters in Unicode, and Go reads both
+_GO: Final = re.compile(rb"[-+]?(?:(?:[0-9]{1,19}\.?[0-9]{0,40}|\.[0-9]{1,40})" + _UNITS + rb"){1,16}")
+_GO_PART: Final = re.compile(rb"([0-9.]+)(" + _UNITS + rb")")
+_GO_MS: Final = {b"h": 3_600_000.0, b"m": 60_000.0, b"s": 1000.0, b"ms": 1.0, b"ns": 1e-6}  # any other is micro
 _SOURCES: Final = (
     b"x-stainless-read-timeout",
     b"x-stainless-timeout",
@@ -106,12 +107,29 @@ def read_limits(get: Get, *, deadline_ms: float | None, stream: bool, contract: 
     Raises ``InvalidRequest`` for what cannot be read, ``DeadlineExpired`` for a limit of zero or less: it has passed,
     and must never be taken for the most urgent one.
     """
-    return _read(tuple([get(name) for name in _SOURCES]), deadline_ms, stream, contract)
+    asked = _asked(tuple(map(get, _SOURCES)), deadline_ms, stream)
+    if asked is None:
+        return contract
+    first, gap, end, own = asked
+    return Limits(
+        _applied(first, contract.first_token_ns),
+        _applied(gap, contract.per_token_ns),
+        _applied(end, contract.end_ns),
+        None if own is None else _applied(own, contract.end_ns),
+        (first is not None, end is not None),
+    )
+
+
+_Asked = tuple[float | None, float | None, float | None, float | None]
+"""First token, gap, end, and the end whatever number of attempts it takes; in milliseconds, None where nobody asks."""
 
 
 @lru_cache(256)
-def _read(values: tuple[bytes | None, ...], deadline_ms: float | None, stream: bool, contract: Limits) -> Limits:
-    """``values`` are those of ``_SOURCES``. Clients have few ways to say how long they wait, and say it every time."""
+def _asked(values: tuple[bytes | None, ...], deadline_ms: float | None, stream: bool) -> _Asked | None:
+    """``values`` are those of ``_SOURCES``. Clients have few ways to say how long they wait, and say it every time.
+
+    None where nothing is asked. Raises as ``read_limits``.
+    """
     get = dict(zip(_SOURCES, values, strict=True)).get
     read_timeout = _seconds(get, b"x-stainless-read-timeout")
     own = _smallest(deadline_ms, _milliseconds(get, b"x-zl-deadline-ms"), _grpc(get))
@@ -128,16 +146,10 @@ def _read(values: tuple[bytes | None, ...], deadline_ms: float | None, stream: b
         read_timeout if stream else None,
     )
     if end is first is gap is None:
-        return contract
+        return None
     if min(limit for limit in (end, first, gap) if limit is not None) <= 0:
         raise DeadlineExpired("the deadline of the request has passed already; give it more time or leave it out")
-    return Limits(
-        _applied(first, contract.first_token_ns),
-        _applied(gap, contract.per_token_ns),
-        _applied(end, contract.end_ns),
-        None if own is None else _applied(own, contract.end_ns),
-        (first is not None, end is not None),
-    )
+    return first, gap, end, own
 
 
 def _applied(asked_ms: float | None, contract_ns: int) -> int:
@@ -193,5 +205,5 @@ def _go_duration(get: Get, name: bytes) -> float | None:
         return 0.0
     if not _GO.fullmatch(value):
         raise _malformed(name, "a duration as Go writes it, such as 250ms or 1m30s")
-    total = sum(float(number) * _GO_MS.get(unit, 1e-6) for number, unit in _GO_PART.findall(value))
+    total = sum(float(number) * _GO_MS.get(unit, 1e-3) for number, unit in _GO_PART.findall(value))
     return -total if value.startswith(b"-") else total

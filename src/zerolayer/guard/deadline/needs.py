@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from zerolayer.guard.deadline.booking import Work
-from zerolayer.model.cost import CostTable
+from zerolayer.model.cost import CostTable, Prices
 from zerolayer.model.engine import chunk_of
 
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
@@ -20,12 +20,18 @@ class Needs:
 
     def work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         """What so many tokens need; ``scored``: each token of the prompt, too."""
-        prices, chunk = self._cost.prices(), self._chunk_tokens
+        return (self.scored if scored else self.plain)(self._cost.prices(), prompt_tokens, max_tokens)
+
+    def scored(self, prices: Prices, prompt_tokens: int, max_tokens: int) -> Work:
+        """In more and shorter chunks."""
+        each_ns = int(prices.chunk_ns[-1] * self._cost.scored_share)
+        chunks = -(-prompt_tokens // chunk_of(self._chunk_tokens, scored=True))
+        return Work(chunks, chunks * each_ns, each_ns, max_tokens)
+
+    def plain(self, prices: Prices, prompt_tokens: int, max_tokens: int) -> Work:
+        """In whole chunks, and the rest."""
         full_ns = prices.chunk_ns[-1]
-        if scored:  # more and shorter chunks
-            chunks, each_ns = -(-prompt_tokens // chunk_of(chunk, scored=True)), int(full_ns * self._cost.scored_share)
-            return Work(chunks, chunks * each_ns, each_ns, max_tokens)
-        full, rest = divmod(prompt_tokens, chunk)
+        full, rest = divmod(prompt_tokens, self._chunk_tokens)
         if not rest:
             return Work(full, full * full_ns, full_ns, max_tokens)
         return Work(full + 1, full * full_ns + prices.chunk(rest), full_ns, max_tokens)

@@ -80,9 +80,13 @@ class Reader:
         """
         shape, written = self.shape, tools_bytes(request) if request.tools else 0
         if request.route is not Route.COMPLETIONS:
-            text_bytes = utf8_bytes(request.prefill) + sum([utf8_bytes(turn.content) for turn in request.messages])
+            text_bytes = utf8_bytes(request.prefill) if request.prefill else 0
+            for turn in request.messages:
+                content = turn.content
+                text_bytes += len(content) if content.isascii() else utf8_bytes(content)
             upper = text_bytes + shape.template_tokens * (len(request.messages) + 1)
-            upper += tools_tokens(written)
+            if written:
+                upper += tools_tokens(written)
         elif isinstance(request.prompt, str):
             text_bytes = upper = utf8_bytes(request.prompt)
         else:
