@@ -15,7 +15,7 @@ from zerolayer.wire.schema import Message, Request, Route, Sampling
 @pytest.mark.parametrize("name", ["m", "alias"])
 def test_the_served_name_and_its_aliases_are_known(name):
     guard, _ = small_guard()
-    assert admit(guard, msgspec.structs.replace(chat("a"), model=name)).prompt == [0, 0, 0, 1]
+    assert list(admit(guard, msgspec.structs.replace(chat("a"), model=name)).prompt) == [0, 0, 0, 1]
 
 
 def test_a_star_stands_for_any_name():

@@ -8,6 +8,7 @@ from zerolayer.front.dialect import Dialect
 from zerolayer.front.exchange import Action, Carrier, ErrorReply, Headers
 from zerolayer.front.lines import Frames, Line
 from zerolayer.front.outbox import Writer
+from zerolayer.front.plain import PlainTransport
 from zerolayer.front.receipt import Receipt
 from zerolayer.front.site import Site
 from zerolayer.guard.identity import Identity
@@ -28,6 +29,35 @@ def send_each(descriptors: list[int], pieces: list[bytes], let_go: bool = True, 
     Returns (place, bytes sent) of each that was not sent as a whole, whatever the reason. Raises ``ValueError`` where
     the lists are not of one length, ``TypeError`` for anything but integers and bytes.
     """
+
+def send_now(descriptor: int, data: bytes, /) -> int:
+    """The bytes that the kernel took at once, 0 where it has no room; or the number of an error, negative."""
+
+@final
+class Sockets:
+    """An epoll instance (epoll(7)) of the sockets of ``transport``'s kind, which keeps ``receive`` in ``__slots__``.
+
+    All of its methods raise ``OSError``.
+    """
+
+    def __init__(self, transport: type[PlainTransport], /) -> None: ...
+    def fileno(self) -> int:
+        """It is readable while one of the sockets is."""
+
+    def close(self) -> None:
+        """Watch nobody any more."""
+
+    def add(self, descriptor: int, /) -> None:
+        """Watch for bytes to read."""
+
+    def watch(self, descriptor: int, was: bool, reads: bool, writes: bool, /) -> None:
+        """Watch for bytes to read and for room to write from now on; ``was``: it was watched for one of them."""
+
+    def look(self, transports: dict[int, PlainTransport], /) -> None:
+        """Read where bytes have come and hand them on; tell of room, of ends and of errors.
+
+        At most 64 sockets, each once. Whoever fails at what it is told is told so by ``broken``.
+        """
 
 @final
 class Growth:

@@ -60,6 +60,8 @@ class Drafts:
     def _start(
         self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation, prompt: Prompt
     ) -> None:
+        if (stalled := self._guard.stalled) is not None:
+            raise stalled
         generation = self._guard.confirm_draft(reservation, request, prompt)
         _, form = self._answer(exchange, request, prompt)
         applied = Account({}, "", 0, arrival.limits.end_ms, prompt.truncated, prompt.duplicates)

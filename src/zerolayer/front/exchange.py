@@ -19,6 +19,7 @@ from zerolayer.errors import (
     StaleInput,
     Unauthenticated,
     Unavailable,
+    UnsupportedEncoding,
     ZerolayerError,
 )
 from zerolayer.front._native import CommonHeadersBase, ExchangeBase, RequestIds
@@ -49,6 +50,7 @@ _NO_RETRY: Final = (
 )  # fmt: skip
 # RFC 9110 section 11.6.1: a 401 says how to come in.
 _CHALLENGE: Final[tuple[Header, ...]] = ((b"www-authenticate", b'Bearer realm="zerolayer"'),)
+_TAKES: Final[tuple[Header, ...]] = ((b"accept-encoding", b"identity"),)  # RFC 9110 section 15.5.16
 
 # For every request: a member of an enumeration is dearer to name.
 _WAIT: Final = int(Stage.WAIT)
@@ -234,6 +236,8 @@ class Exchange(ExchangeBase):
             extra = retry_headers(error)
         elif isinstance(error, MethodNotAllowed):
             extra = ((b"allow", self.allow),)
+        elif isinstance(error, UnsupportedEncoding):
+            extra = _TAKES
         elif isinstance(error, _NO_RETRY):
             extra = (*_CHALLENGE, *_FINAL) if isinstance(error, Unauthenticated) else _FINAL
         status, body = self.dialect.error(error, self.id)

@@ -242,6 +242,8 @@ class Generator:
                 self._guard.release(reservation)
 
     def _start(self, admitted: _Admitted) -> None:
+        if (stalled := self._guard.stalled) is not None:
+            raise stalled
         exchange, request, arrival = admitted.exchange, admitted.request, admitted.arrival
         reservation, prompts, verdict = admitted.reservation, admitted.prompts, admitted.verdict
         generations = list(admitted.generations)

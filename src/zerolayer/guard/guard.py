@@ -7,6 +7,7 @@ the reservation or gives it back.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -14,9 +15,11 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import (
+    BeyondHorizon,
     InvalidRequest,
     ModelNotFound,
     PermissionRefused,
+    SlotsBusy,
     Unavailable,
     ZerolayerError,
 )
@@ -140,6 +143,11 @@ class Guard:
         """Why nothing is admitted, or None."""
         return self._closed or self._stalled or self._unrecorded
 
+    @property
+    def stalled(self) -> Unavailable | None:
+        """Why the engine is given nothing, not even what was admitted; or None."""
+        return self._stalled
+
     def arrive(
         self,
         request: Request,
@@ -172,6 +180,8 @@ class Guard:
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
         ``RateLimited`` and ``BudgetSpent`` 429.
         """
+        if self._stalled is not None:
+            self.admission.excuse(arrival.asker, arrival.key)
         text_bytes, lower, size = self._admissible(request, arrival.identity)
         slot_tokens = self.reader.shape.slot_tokens
         upper = min(size, slot_tokens)
@@ -197,6 +207,8 @@ class Guard:
             raise
         if isinstance(answer, ZerolayerError):
             hold.release()  # a refusal uses nothing, and is no request
+            if arrival.stamps.checked and isinstance(answer, SlotsBusy):
+                return self._not_in_vain(arrival, answer)
             return answer
         booking, grant = (answer, _NO_SLOT) if isinstance(answer, Booking) else (None, answer)
         reservation = Reservation(
@@ -212,6 +224,14 @@ class Guard:
             others=others,
         )
         return reservation if booking is None else Held(booking, reservation)
+
+    def _not_in_vain(self, arrival: Arrival, refusal: SlotsBusy) -> NoSlot:
+        """Nobody is told to come at a time at which its input is too old."""
+        lasts_ms = self.freshness.lasts_ms(arrival.stamps, arrival.verdict)
+        if lasts_ms is None or refusal.retry_after_ms <= lasts_ms:
+            return refusal
+        self.admission.give_back(refusal.ticket or "", arrival.asker.credential)
+        return BeyondHorizon("no slot is free before the input is too old; send it later, with fresher input")
 
     def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking | NoSlot, tuple[int, ...]]:
         if answers == 1:
@@ -295,8 +315,10 @@ class Guard:
                     wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
                     raise self._longer(wish, reservation.asker, request.answers)
                 works.append(work)
+                # Packed here, where its numbers were just made: between two steps each would be a look into memory.
+                packed = array("i", ids)
                 work_of = partial(Generation, prompt_logprobs=scores, grammar=prompt.grammar)
-                generations.append(work_of(ids, part.sampling, max_tokens, request.ignore_eos))
+                generations.append(work_of(packed, part.sampling, max_tokens, request.ignore_eos))
         except InvalidRequest:
             self.release(reservation)
             raise

@@ -246,8 +246,8 @@ class Calendar {
 
   // What may start later: see Starts.
 
-  Held book(const Work& work, const Terms& terms, const Spaced& spaced, bool soft, bool gap, Ns now) {
-    return starts_.book(work, terms, moment(now), spaced, soft, gap);
+  Held book(const Work& work, const Terms& terms, const Spaced& spaced, bool soft, bool gap, bool waited, Ns now) {
+    return starts_.book(work, terms, moment(now), spaced, soft, gap, waited);
   }
   Ns tell(const Work& work, const Terms& terms, const Spaced& spaced, Ns now) { return starts_.tell(work, terms, moment(now), spaced); }
   // Forgets a booking: nobody will come for it, or it is not needed any more.

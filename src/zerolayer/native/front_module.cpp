@@ -8,6 +8,7 @@
 #include "front_exchange.hpp"
 #include "front_growth.hpp"
 #include "front_sends.hpp"
+#include "front_sockets.hpp"
 #include "numbers.hpp"
 #include "plain_type.hpp"
 
@@ -54,6 +55,8 @@ nb::tuple accept_each(int listening, size_t most) {
   for (const zl::Accepted& each : accepted) found.append(nb::make_tuple(each.descriptor, each.address));
   return nb::make_tuple(found, error);
 }
+
+int64_t send_now(int descriptor, nb::bytes data) { return zl::send_now(descriptor, data.c_str(), data.size()); }
 
 template <class Function>
 PyCFunction method(Function function) {
@@ -161,5 +164,13 @@ NB_MODULE(_native, m) {
   m.attr("RequestIds") = zl::plain_type(ids_spec);
   m.def("accept_each", &accept_each);
   m.def("send_each", &send_each, nb::arg(), nb::arg(), nb::arg() = true);
+  m.def("send_now", &send_now);
+  nb::class_<zl::Sockets>(m, "Sockets", nb::is_final())
+      .def(nb::init<nb::type_object>())
+      .def("fileno", &zl::Sockets::fileno)
+      .def("close", &zl::Sockets::close)
+      .def("add", &zl::Sockets::add)
+      .def("watch", &zl::Sockets::watch)
+      .def("look", &zl::Sockets::look);
   nb::class_<zl::Growth>(m, "Growth", nb::is_final()).def(nb::init<nb::dict>()).def("grow", &zl::Growth::grow).def("send", &zl::Growth::send);
 }

@@ -1,6 +1,7 @@
 """gRPC over HTTP/2: messages with a length before them, status in trailers.
 
-Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md; pushback: gRFC A6. Messages are not compressed.
+Sources: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, and compression.md beside it for the refusal of
+messages that are compressed, for which there is nothing here; pushback: gRFC A6.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from zerolayer.errors import (
     InvalidRequest,
     RetryLater,
     Unavailable,
-    UnknownMethod,
+    UnsupportedEncoding,
     ZerolayerError,
 )
 from zerolayer.wire._native import grpc_frame, grpc_message, joined
@@ -25,6 +26,8 @@ from zerolayer.wire._native import grpc_frame, grpc_message, joined
 Header = tuple[bytes, bytes]
 
 CONTENT_TYPE: Final[Header] = (b"content-type", b"application/grpc")
+IDENTITY: Final = b"identity"
+"""The only encoding of messages."""
 OK_TRAILERS: Final[tuple[Header, ...]] = ((b"grpc-status", b"0"),)
 PREFIX_BYTES: Final = 5  # whether the message is compressed, and its length
 
@@ -67,7 +70,7 @@ class Deframer:
         return bool(self._buffer)
 
     def receive(self, data: bytes) -> list[bytes]:
-        """The messages that ``data`` completes. Raises ``BodyTooLarge``, ``InvalidRequest``, ``UnknownMethod``."""
+        """The messages that ``data`` completes. Raises BodyTooLarge, InvalidRequest, UnsupportedEncoding."""
         self._buffer += data
         messages: list[bytes] = []
         at, size = 0, len(self._buffer)
@@ -101,7 +104,7 @@ def not_one(body: bytes, message_bytes: int) -> ZerolayerError:
 
 def _refusal(flag: int, length: int, message_bytes: int) -> ZerolayerError | None:
     if flag == 1:
-        return UnknownMethod("compressed messages are not supported; send them without grpc-encoding")
+        return UnsupportedEncoding("compressed messages are not supported; send them without grpc-encoding")
     if flag:
         return InvalidRequest("the first byte of a gRPC message must be 0")
     if length > message_bytes:
@@ -134,6 +137,8 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     if isinstance(error, Unavailable):
         peers = ((b"zl-peers", ",".join(error.peers).encode("ascii")),) if error.peers else ()
         return (*trailers, *peers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
+    if isinstance(error, UnsupportedEncoding):
+        return (*trailers, (b"grpc-accept-encoding", IDENTITY))
     if isinstance(error, (BeyondHorizon, BudgetSpent)):
         return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
     return trailers

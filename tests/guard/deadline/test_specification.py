@@ -100,7 +100,8 @@ class Pair:
         spaced = (lambda start: -(-start // unit) * unit) if b % 2 else None
         if operation == "book":
             made = tuple(
-                calendar.book(work, terms, spaced=spaced, soft=b % 3 == 0, gap=a % 4 == 0) for calendar in self.both
+                calendar.book(work, terms, spaced=spaced, soft=b % 3 == 0, gap=a % 4 == 0, waited=b % 4 == 1)
+                for calendar in self.both
             )
             assert (made[0] is None) == (made[1] is None)
             if made[0] is not None:

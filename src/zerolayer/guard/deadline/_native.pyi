@@ -127,7 +127,14 @@ class Calendar:
     def on_step(self, prefill_slot: int, ended_ns: int, steps: int, /) -> None: ...
     def skip(self, slot: int, tokens: int, chunk_tokens: int, /) -> None: ...
     def book(
-        self, work: Work, terms: Terms, spaced: Callable[[int], int] | None, soft: bool, gap: bool, now: int
+        self,
+        work: Work,
+        terms: Terms,
+        spaced: Callable[[int], int] | None,
+        soft: bool,
+        gap: bool,
+        waited: bool,
+        now: int,
     ) -> Booking | None: ...
     def tell(self, work: Work, terms: Terms, spaced: Callable[[int], int] | None, now: int) -> int:
         """-1 where there is no such time."""
@@ -144,6 +151,9 @@ class Attendance:
     def lapsed(self) -> int: ...
     def trusts(self, credential: Name, /) -> bool:
         """Whether a slot may be held for this sender, whoever else comes."""
+
+    def by_hand(self, credential: Name, /) -> bool:
+        """Whether what this sender says of its attempts means nothing."""
 
     def came(self, credential: Name, /) -> None:
         """A booking was redeemed."""

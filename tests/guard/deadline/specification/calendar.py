@@ -264,13 +264,14 @@ class Calendar:
         spaced: Callable[[int], int] | None = None,
         soft: bool = False,
         gap: bool = False,
+        waited: bool = False,
     ) -> Booking | None:
         """Promise the earliest start that suits everybody, or None when it would be beyond horizon or patience.
 
         ``spaced`` moves a start to the next one that the client can be told. ``soft``: until somebody else needs the
         slot. ``gap``: leave time before it for somebody who is not booked.
         """
-        return self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, gap=gap)
+        return self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, gap=gap, waited=waited)
 
     def tell(self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None) -> int | None:
         """When to come for whom nothing is held: all that is booked now has begun, and a slot is typically free."""
