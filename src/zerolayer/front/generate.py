@@ -26,13 +26,14 @@ from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import HIT, MISS, Keeping
 from zerolayer.front.limit_headers import limit_headers
 from zerolayer.front.openai_form import OpenAiAnswers
-from zerolayer.front.session import session_of
+from zerolayer.front.session import SESSION_HEADER, session_of
 from zerolayer.front.site import Header, Site
 from zerolayer.front.stream import Form, Reply
 from zerolayer.front.together import Together
 from zerolayer.front.transcript import Transcript, Transcripts
 from zerolayer.front.watch import Watch, audited, with_logprobs
 from zerolayer.guard.budget.budgets import Size
+from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.freshness import TIMELESS, Verdict
 from zerolayer.guard.guard import Arrival, Guard, Held, Reservation
 from zerolayer.guard.prompts.prompt import Prompt
@@ -99,6 +100,8 @@ class Generator:
         self._held = held
         self._loop = asyncio.get_running_loop()
         self._drafts = Drafts(guard, dispatcher, helper, self._answer)
+        self._told_of: Limits | None = None
+        self._told: tuple[Header, ...] = ()  # the header of these limits
 
     def chat(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/chat/completions``."""
@@ -115,26 +118,42 @@ class Generator:
         try:
             request = decode(exchange.body, self._limits)
             headers = head.values if head.minor != HTTP2 else _headers(head)
-            session = session_of(request, headers)
-            if session and exchange.receipt is not None:
-                exchange.receipt.session = session
+            if request.session or SESSION_HEADER in headers:
+                session = session_of(request, headers)
+                if exchange.receipt is not None:
+                    exchange.receipt.session = session
             exchange.mark(_PARSE)
             arrival = self._guard.arrive(
                 request,
                 headers,
                 credential=exchange.credential,
                 body=exchange.body,
-                wall_ms=int(self._site.wall_s() * 1000),
+                wall_ms=self._wall_ms,
                 passed_ns=exchange.stages.elapsed_ns,
                 identity=exchange.identity,
             )
-            exchange.more_headers = _extra(arrival, arrival.verdict)
-            if arrival.verdict.wait_ms:
+            verdict = arrival.verdict
+            exchange.more_headers = self._extra(arrival, verdict)
+            if verdict.wait_ms:
                 self._wait(exchange, request, arrival)
             else:
                 self._reserve(exchange, request, arrival)
         except ZerolayerError as error:
             exchange.error(error)
+
+    def _extra(self, arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:
+        """What every reply says about the time of its request, refusals included."""
+        limits = arrival.limits
+        if limits is not self._told_of:  # most requests leave their limits to the contract
+            self._told_of, self._told = limits, ((b"x-zl-deadline-ms", limits.header()),)
+        headers = self._told
+        if verdict is TIMELESS:
+            return headers
+        if verdict.age_ms is not None:
+            headers += ((b"x-zl-age-ms", b"%d" % verdict.age_ms),)
+        if verdict.stale:
+            headers += ((b"x-zl-stale", b"true"),)
+        return headers
 
     def _wall_ms(self) -> int:
         return int(self._site.wall_s() * 1000)
@@ -155,7 +174,7 @@ class Generator:
         exchange.on_gone = self._loop.call_later(arrival.verdict.wait_ms / 1000, come).cancel
 
     def _reserve(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
-        if request.fills_cache:
+        if request.max_tokens == 0 and request.fills_cache:
             self._drafts.begin(exchange, request, arrival)
             return
         try:
@@ -165,6 +184,9 @@ class Generator:
         except (RateLimited, BudgetSpent):
             exchange.more_headers += limit_headers(self._guard.budgets.levels(arrival.identity), exchange)
             raise
+        if isinstance(answer, ZerolayerError):
+            exchange.error(answer)
+            return
         exchange.mark(_GUARD)
         if isinstance(answer, Held):
             self._held.add(exchange, answer, partial(self._granted, request, arrival))
@@ -246,7 +268,7 @@ class Generator:
             )
         if together is not None:
             together.works = replies
-        exchange.more_headers = _extra(arrival, verdict) + limit_headers(hold.levels, exchange)
+        exchange.more_headers = self._extra(arrival, verdict) + limit_headers(hold.levels, exchange)
         if truncated := max([prompt.truncated for prompt in prompts]):
             exchange.more_headers += ((b"x-zl-truncated", b"%d" % truncated),)
         exchange.on_gone = partial(self._abandon, cancel, replies[0])
@@ -342,18 +364,6 @@ def _headers(head: Head) -> dict[bytes, bytes]:
     """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
     headers = head.values
     return own_names(headers) if head.minor == HTTP2 and is_grpc(headers.get(b"content-type")) else headers
-
-
-def _extra(arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:
-    """What every reply says about the time of its request, refusals included."""
-    headers: tuple[Header, ...] = ((b"x-zl-deadline-ms", arrival.limits.header()),)
-    if verdict is TIMELESS:
-        return headers
-    if verdict.age_ms is not None:
-        headers += ((b"x-zl-age-ms", b"%d" % verdict.age_ms),)
-    if verdict.stale:
-        headers += ((b"x-zl-stale", b"true"),)
-    return headers
 
 
 def _applied(arrival: Arrival, verdict: Verdict, prompt: Prompt, max_tokens: int) -> Account:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar, Final, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
@@ -58,7 +59,8 @@ class Http2Connection(asyncio.Protocol):
         self.scheduled = False  # a write in the next turn of the loop
         self._draining = False
         self._closed = False
-        self._caller = caller  # asked for once, where nobody has told
+        if caller is not None:
+            self.caller = caller
         self._descriptor: int | None = None
 
     # What asyncio calls.
@@ -107,12 +109,10 @@ class Http2Connection(asyncio.Protocol):
 
     # What the streams call.
 
-    @property
+    @cached_property
     def caller(self) -> Caller:
-        """Who is at the other end, for as long as the connection lasts."""
-        if self._caller is None:
-            self._caller = caller_of(self._transport)
-        return self._caller
+        """Who is at the other end, for as long as the connection lasts; asked for once, where nobody has told."""
+        return caller_of(self._transport)
 
     def overrun(self, stream: Http2Stream) -> None:
         """More than may be unsent: the stream is cancelled."""
@@ -155,7 +155,7 @@ class Http2Connection(asyncio.Protocol):
             self._flush()
             return b""
         data = self.core.take()
-        if self.core.more:
+        if self.core.sender.more:
             self.wake()
         return data
 
@@ -340,18 +340,18 @@ class Http2Connection(asyncio.Protocol):
     def _flush(self) -> None:
         if self._closed:
             return
-        core = self.core
+        core, sender = self.core, self.core.sender
         if self._stalled_ns != NEVER:
-            if core.out_bytes > self._limits.unsent_bytes:
+            if sender.out_bytes > self._limits.unsent_bytes:
                 _log.warning("a client that does not read its replies was cut")
                 self.cut()
             return
         ends = self._draining and not core.streams
         if ends:
             core.go_away()
-        if core.out_bytes or core.more:
-            self._transport.write(core.take())
-            if core.more:
+        if sender.out_bytes or sender.more:
+            self._transport.write(sender.take())
+            if sender.more:
                 self.wake()
         if ends:
             self._linger()

@@ -34,8 +34,6 @@ DOMAIN: Final = b"zerolayer key 1\0"
 FOREVER: Final = 0
 MODELS: Final = 32  # that a mask has room for
 SECONDS: Final = (1 << 32) - 1  # the largest time and the largest limit
-CONCURRENT: Final = (1 << 16) - 1
-COMPUTE_US: Final = (1 << 62) - 1
 
 _LAYOUT: Final = Struct(">BBI24s16sIIIIIHQI12s")
 _SIGNATURE_BYTES: Final = 64

@@ -21,9 +21,7 @@ RECORD_BYTES: Final = CONTENT_BYTES + HASH_BYTES
 NO_HASH: Final = bytes(HASH_BYTES)
 STAGES: Final = 9
 SOURCES: Final = 8  # places in the prompt that a match names at most
-TENANT_BYTES: Final = 32
 MODEL_BYTES: Final = 64
-ID_BYTES: Final = 128
 TEXT_BYTES: Final = 128
 
 # What all records begin with: kind, a code, a short number, flags, sequence, Unix microseconds, key id, tenant.

@@ -13,7 +13,6 @@ from zerolayer.guard.ledger.record import Entry, Flag, Match, Meter, Note, Outco
 
 IDLE: Final = b"_idle"
 _NS_PER_US: Final = 1000
-_NS_PER_HOUR: Final = 3_600_000_000_000
 _US_PER_S: Final = 1_000_000
 _US_PER_HOUR: Final = 3_600_000_000
 _LAST_US: Final = 253_402_300_799_999_999
