@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """What load does to those who are admitted, how fast the others are refused, and whether bookings are kept.
 
-Pulses: 64 requests at once, again when all are answered. Poisson: arrivals at 0.5, 0.9 and 1.5 of the capacity, which
-is the closed-loop rate with as many workers as slots; at 1.5 it is measured before and after. Clients behave as stock
-SDKs do: they come back when they are told to, at most twice. A stub that refuses everything is the control for
-refusals: the same pulses, while the server beside it computes for as many other clients as it has slots.
+Pulses: 64 requests at once, again when all are answered, and before each a lone request. Poisson: arrivals at 0.5, 0.9
+and 1.5 of the capacity, which is the closed-loop rate with as many workers as slots; at 1.5 it is measured before and
+after. Clients behave as stock SDKs do: they come back when they are told to, at most twice. Times run from before a
+client connects until it has the last byte; all of a pulse connect first, then all send.
+
+A stub that refuses everything is the control for refusals: the same client and pulses, before each pulse of the server
+while that rests, and once more while it computes for as many other clients as it has slots. The quicker one counts.
 
     python bench/zero_queue.py                              the bundled model
     python bench/zero_queue.py --retries 30000              the mock engine, 16 tokens a request
@@ -23,18 +26,19 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from figures import percentile, token_times
 from in_process import show
 from lean_client import LoadLoop, Record
 from msgspec.structs import replace
 from own_server import free_port, own_server
 from peers import read_peers, started
 from queue_causes import Steps, late, steal_ms, strayed
-from queue_figures import HALVED, OWN, Alone, beside, figures, spread, steady_rate, step_ms, verdicts, whole_ms
+from queue_figures import CONTROL, HALVED, OWN, STOLEN, Alone, alone_of, beside, figures, steady_rate, verdicts
+from queue_pulses import Pulses
 from serve import Target, Work, arrivals, first_model
 
 ATTEMPTS = 3  # a stock client's: one and two retries
@@ -53,21 +57,26 @@ class Bench:
         self._steps = Steps(None)
         self._steal_ms = steal_ms()
 
-    def measure(self, target: Target, pid: int | None = None) -> None:
-        """Idle latency, capacity, pulses, Poisson. ``pid`` is that of a server of our own."""
+    def measure(self, target: Target, pid: int | None = None, control: str | None = None) -> None:
+        """Idle latency, capacity, pulses, Poisson. ``pid``: of a server of our own; ``control``: the stub's URL."""
         self._steps = Steps(pid)
-        options, alone = self._options, self._alone(target)
-        pulses = [self._open(target, f"pulse {number}", [0.0] * options.pulse) for number in range(options.pulses)]
-        self._keep(
-            target,
-            f"pulses of {options.pulse}",
-            [record for pulse in pulses for record in pulse],
-            alone,
-            spread(pulses, alone.first),
-        )
+        options, slots = self._options, self._options.slots
+        self._closed(target, "warm-up", 1, 2)
+        lone, crowds = self._closed(target, "idle", 1, 8), [self._closed(target, "capacity", slots, 6 * slots)]
+        pulses, refused = Pulses(), Pulses()
+        for number in range(options.pulses):
+            if control is not None:
+                refused.add(partial(self._refused, control, number))
+            lone += self._closed(target, f"before {number}", 1, 1)
+            pulses.add(partial(self._open, target, f"pulse {number}", [0.0] * options.pulse))
+        crowds.append(self._closed(target, "capacity again", slots, 6 * slots))
+        alone = alone_of(lone, crowds, slots)
+        if control is not None:
+            self._keep(CONTROL, f"pulses of {options.pulse}", refused.records, Alone(), refused.figures(0.0))
+        self._keep(target.name, f"pulses of {options.pulse}", pulses.records, alone, pulses.figures(alone.first))
         for share in (0.5, 0.9):
             offsets = arrivals(random.Random(f"{options.seed}/{share}"), share * alone.capacity, options.duration)
-            self._keep(target, f"poisson {share}", self._open(target, f"p {share}", offsets), alone)
+            self._keep(target.name, f"poisson {share}", self._open(target, f"p {share}", offsets), alone)
         self._overload(target, alone)
 
     def _overload(self, target: Target, alone: Alone) -> None:
@@ -78,8 +87,8 @@ class Bench:
         between = self._capacity(target, "amid overload")
         bare = self._open(target, "bare", offsets, retry=False, sign=LAST)
         after = self._capacity(target, "after overload")
-        self._keep(target, "poisson 1.5", booked, replace(alone, capacity=(before + between) / 2))
-        self._keep(target, "poisson 1.5, nothing booked", bare, replace(alone, capacity=(between + after) / 2))
+        self._keep(target.name, "poisson 1.5", booked, replace(alone, capacity=(before + between) / 2))
+        self._keep(target.name, "poisson 1.5, nothing booked", bare, replace(alone, capacity=(between + after) / 2))
 
     def _capacity(self, target: Target, label: str) -> float:
         """Requests a second of as many workers as slots."""
@@ -89,7 +98,9 @@ class Bench:
     def until_retries(self, target: Target, count: int, pid: int) -> None:
         """Overload until ``count`` booked retries were made."""
         self._steps = Steps(pid)
-        options, alone = self._options, self._alone(target)
+        options, slots = self._options, self._options.slots
+        lone, crowd = self._closed(target, "idle", 1, 8), self._closed(target, "capacity", slots, 6 * slots)
+        alone = alone_of(lone, [crowd], slots)
         records: list[Record] = []
         made, number, begun = 0, 0, time.monotonic()
         while made < count:
@@ -99,28 +110,19 @@ class Bench:
             made += sum(told >= 0 for record in new for _, _, told in record.attempts)
             left_s = (count - made) * (time.monotonic() - begun) / max(1, made)
             print(f"  {made} of {count} booked retries, {max(0.0, left_s):.0f} s left", file=sys.stderr, flush=True)
-        self._keep(target, f"{count} retries", records, alone)
+        self._keep(target.name, f"{count} retries", records, alone)
 
-    def refusals(self, control: str, pulses: int) -> None:
-        """The same pulses against the stub."""
-        target, records = Target("control", control, "none"), list[Record]()
-        for number in range(pulses):
-            records += self._open(target, f"pulse {number}", [0.0] * self._options.pulse, retry=False)
-        self._keep(target, f"pulses of {self._options.pulse}", records, Alone())
+    def refusals(self, control: str) -> None:
+        """The same pulses against the stub, whatever runs beside it."""
+        refused = Pulses()
+        for number in range(self._options.pulses):
+            refused.add(partial(self._refused, control, number))
+        run = f"pulses of {self._options.pulse}, beside a busy engine"
+        self._keep(CONTROL, run, refused.records, Alone(), refused.figures(0.0))
 
-    def _alone(self, target: Target) -> Alone:
-        slots = self._options.slots
-        self._closed(target, "warm-up", 1, 2)
-        lone = self._closed(target, "idle", 1, 8)
-        crowd = self._closed(target, "capacity", slots, 6 * slots)
-        first = [(token_times(record)[0] - record.sent_ns) / 1e6 for record in lone if record.arrivals]
-        return Alone(
-            percentile(whole_ms(lone), 50) or 0.0,
-            percentile(first, 50) or 0.0,
-            percentile(whole_ms(crowd), 50) or 0.0,
-            step_ms(crowd) / step_ms(lone),
-            steady_rate(crowd, slots),
-        )
+    def _refused(self, control: str, number: int) -> list[Record]:
+        target = Target(CONTROL, control, "none")
+        return self._open(target, f"pulse {number}", [0.0] * self._options.pulse, retry=False)
 
     def _closed(self, target: Target, label: str, workers: int, count: int) -> list[Record]:
         with _loop(target.url, retry=True) as loop:
@@ -141,19 +143,13 @@ class Bench:
         return [payload.replace(b"\r\n", b"\r\n" + sign, 1) for payload in plain]
 
     def _keep(
-        self,
-        target: Target,
-        run: str,
-        records: list[Record],
-        alone: Alone,
-        spread: float | None = None,
+        self, server: str, run: str, records: list[Record], alone: Alone, pulses: Mapping[str, Any] | None = None
     ) -> None:
-        row = {"server": target.name, "run": run} | figures(records, alone, self._options.grace_ms)
-        row["spread"] = spread
+        row = {"server": server, "run": run} | figures(records, alone, self._options.grace_ms)
         stolen, self._steal_ms = steal_ms() - self._steal_ms, steal_ms()
-        row["taken by the hypervisor meanwhile, ms"] = stolen
+        row |= pulses or {STOLEN: stolen}
         causes = [*late(records, self._steps), *strayed(records, self._options.grace_ms)]
-        print(f"\n{target.name}, {run}")
+        print(f"\n{server}, {run}")
         for name, value in row.items():
             if name not in ("server", "run") and value is not None:
                 print(f"  {name:40} {value if isinstance(value, int | str | list | dict) else f'{value:.3f}'}")
@@ -239,7 +235,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--slots", type=int, default=16)
     add("--slot-tokens", type=int, default=512)
     add("--pulse", type=int, default=64, help="requests at once (default 64)")
-    add("--pulses", type=int, default=5)
+    add("--pulses", type=int, default=12)
     add("--duration", type=float, default=20.0, help="seconds of Poisson arrivals (default 20)")
     add("--retries", type=int, default=0, help="instead: overload until so many retries were made")
     add("--prompt-words", type=int, default=127)
@@ -261,9 +257,10 @@ def _measure_own(bench: Bench, options: argparse.Namespace) -> None:
         if options.retries:
             bench.until_retries(target, options.retries, pid)
             return
-        bench.measure(target, pid)
-        with busy(url, options), _control() as control:
-            bench.refusals(control, options.pulses)
+        with _control() as control:
+            bench.measure(target, pid, control)
+            with busy(url, options):
+                bench.refusals(control)
     if options.slower:
         with slowed(), own_server(sizes) as (url, pid):
             bench.measure(Target(HALVED, url, first_model(url)), pid)
@@ -278,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     peers = [] if options.peers is None else read_peers(options.peers)
     peers = [peer for peer in peers if options.only is None or peer.name in options.only]
     runs = 1 + options.slower + len(options.peer) + len(peers)
-    about = options.retries / 80 if options.retries else runs * (100 + 7 * options.duration)
+    about = options.retries / 80 if options.retries else runs * (60 + 8 * options.pulses + 7 * options.duration)
     print(f"This takes about {1 + about / 60:.0f} minutes.", file=sys.stderr)
     _measure_own(bench, options)
     for peer in peers:

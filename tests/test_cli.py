@@ -100,6 +100,15 @@ def test_a_failed_start_is_one_message_and_exit_code_1(monkeypatch: pytest.Monke
     ]
 
 
+def test_what_a_server_said_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    def fail(effective: Effective, takeover: str | None) -> int:
+        raise StartupError("\x1b[2J\x07told\r\nby a server")
+
+    stand_in(monkeypatch, fail)
+    assert cli.main(["serve"]) == 1
+    assert capsys.readouterr().err.splitlines()[0] == r"zerolayer: \x1b[2J\x07told\r\nby a server"
+
+
 def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     def interrupt(effective: Effective, takeover: str | None) -> int:
         raise KeyboardInterrupt
@@ -107,6 +116,42 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys) -
     stand_in(monkeypatch, interrupt)
     assert cli.main(["serve"]) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [[], ["keys"], ["ray"]])
+def test_whoever_names_no_command_is_shown_all_of_them(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(command)
+    shown = capsys.readouterr()
+    assert (caught.value.code, shown.out) == (2, "")
+    with pytest.raises(SystemExit):
+        cli.main([*command, "--help"])
+    assert capsys.readouterr().out == shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["serve", "--slotz", "3"], "zerolayer serve: error: it does not take --slotz; did you mean --slots?"),
+        (["serve", "--prot=9000"], "zerolayer serve: error: it does not take --prot; did you mean --port?"),
+        (["keys", "new", "--jsn"], "zerolayer keys new: error: it does not take --jsn; did you mean --json?"),
+        (["chat", "why", "not"], "zerolayer chat: error: it does not take not"),
+    ],
+)
+def test_the_command_that_does_not_know_a_word_says_so_and_what_is_like_it(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == told
+
+
+def test_each_command_has_one_line_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    rows = capsys.readouterr().out.partition("  COMMAND\n")[2].splitlines()
+    assert all(re.fullmatch(r"    [a-z0-9]+ {2,}[a-z].*", row) for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +217,7 @@ def test_help_imports_neither_server_nor_client_nor_contract() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
     )
     parts = [
+        "argument_types",
         "cli",
         "check",
         "check.arguments",

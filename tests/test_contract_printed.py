@@ -57,6 +57,23 @@ def test_the_json_form_carries_a_version_value_and_origin() -> None:
     assert printed["values"]["context.slots"] == {"value": 3, "origin": "flag --slots"}
 
 
+def test_both_printed_forms_have_everything_that_the_contract_has(tmp_path: Path) -> None:
+    text = (
+        '[[program]]\nname = "chat"\ntemperature = 0.7\n[[system]]\nname = "support"\ntext = "Be brief."\n'
+        '[[tenant]]\nname = "acme"\nconcurrent = 3\n'
+    )
+    path = write(tmp_path, text)
+    effective = load(path, {}, {"slots": "3"})
+    printed = msgspec.json.decode(to_json(effective))
+    sections: dict[str, object] = {name: found["value"] for name, found in printed["tables"].items()}
+    for key, found in printed["values"].items():
+        section, _, name = key.partition(".")
+        sections.setdefault(section, {})[name] = found["value"]
+    assert msgspec.convert(sections, Contract) == effective.contract
+    assert printed["tables"]["tenant"]["origin"] == f"{path}:7"
+    assert load(write(tmp_path, to_toml(effective)), {}, {}).contract == effective.contract
+
+
 # The documentation
 
 

@@ -6,11 +6,14 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or contract, 130 interrupted; those 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from zerolayer.argument_types import port
 
 if TYPE_CHECKING:
     from zerolayer.contract import Effective
@@ -43,6 +46,7 @@ _FLAGS = (
     ("cors", "ORIGIN", "browser origin that may call, as in https://example.org; may be repeated"),
 )
 _SWITCHES = ("insecure", "access-log")
+_DEFAULTS = "Defaults, and settings without a flag: `zerolayer contract` prints them, docs/contract.md explains them."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except ZerolayerError as error:
-        print(f"zerolayer: {error.message}\nzerolayer: more in {error.help}", file=sys.stderr)
+        from zerolayer.observe.logs import escaped
+
+        # A server's own words may be among it, and must not steer the terminal.
+        print(f"zerolayer: {escaped(error.message)}\nzerolayer: more in {error.help}", file=sys.stderr)
         return 2 if isinstance(error, (ContractError, UsageError)) else 1
     except KeyboardInterrupt:
         print(file=sys.stderr)
@@ -64,13 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="zerolayer",
         description="An LLM inference server: from a client's bytes straight to the arithmetic.",
+        formatter_class=_Help,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    serve = commands.add_parser("serve", help="start the server", description="Start the server.", allow_abbrev=False)
+    serve = commands.add_parser(
+        "serve", help="start the server", description="Start the server.", epilog=_DEFAULTS, allow_abbrev=False
+    )
     _add_contract_flags(serve)
     serve.add_argument(
         "--takeover",
@@ -89,15 +99,15 @@ def _parser() -> argparse.ArgumentParser:
         help="print the effective contract",
         allow_abbrev=False,
         description="Print the effective contract as TOML, every value with its origin.",
+        epilog="docs/contract.md explains each.",
     )
     _add_contract_flags(contract)
     contract.add_argument("--json", action="store_true", help="print JSON instead")
     contract.set_defaults(run=_contract)
-    _add_wire(commands)
-    _add_dashboards(commands)
     from zerolayer.check.arguments import add_checks
 
     add_checks(commands)
+    _add_dashboards(commands)
     from zerolayer.cluster.k8s_command import add_k8s
 
     add_k8s(commands)
@@ -134,7 +144,7 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", metavar="TEXT", nargs="?", help="what to ask; without it, a conversation")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", help="address of the server [ZEROLAYER_URL]; default http://127.0.0.1:PORT")
-    where.add_argument("--port", type=_port, help="port of a server on this machine; default 8000 [ZEROLAYER_PORT]")
+    where.add_argument("--port", type=port, help="port of a server on this machine; default 8000 [ZEROLAYER_PORT]")
     parser.add_argument(
         "--key-env",
         metavar="VARIABLE",
@@ -148,23 +158,13 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_chat)
 
 
-def _add_wire(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "Print a captured request or reply range by range: offset, size, tag, type, value, and what is wrong where."
-    wire = commands.add_parser("wire", help="explain captured bytes", description=text, allow_abbrev=False)
-    wire.add_argument(
-        "file", metavar="FILE", type=Path, help="the bytes of one direction of a connection, or of a body"
-    )
-    wire.add_argument("--as", dest="form", metavar="FORM", default="", help="what it is; default: guessed")
-    wire.add_argument("--json", action="store_true", help="print JSON instead")
-    wire.set_defaults(run=_wire)
-
-
 def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     text = "Write a Grafana dashboard, Prometheus recording and alert rules, and the rules' tests."
     dashboards = commands.add_parser(
         "dashboards", help="write dashboards and alerts", description=text, allow_abbrev=False
     )
     dashboards.add_argument("--out", metavar="FOLDER", default="deploy", help="where to; default deploy")
+    dashboards.add_argument("--json", action="store_true", help="print the files' paths as JSON")
     dashboards.set_defaults(run=_dashboards)
 
 
@@ -184,12 +184,6 @@ def _add_deploy(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     deploy.add_argument("--contract", metavar="FILE", help="contract file; default contract.toml if it exists")
     deploy.add_argument("--json", action="store_true", help="print a JSON object a line, as things happen")
     deploy.set_defaults(run=_deploy)
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 65535):
-        raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
-    return int(text)
 
 
 def _given(options: argparse.Namespace) -> dict[str, str]:
@@ -258,27 +252,11 @@ def _deploy(options: argparse.Namespace) -> int:
     return deploy(options.model, place, as_json=options.json)
 
 
-def _wire(options: argparse.Namespace) -> int:
-    from zerolayer.check.wire_dump import FORMS, as_json, guess, lines, read
-
-    data = read(options.file)
-    form = options.form or guess(data)
-    if form not in FORMS:
-        print(f"zerolayer: --as {form} is unknown; it is one of {', '.join(FORMS)}", file=sys.stderr)
-        return 2
-    ranges = FORMS[form](data)
-    if options.json:
-        print(as_json(form, data, ranges).decode())
-    else:
-        for line in lines(ranges):
-            print(line)
-    return 0
-
-
 def _dashboards(options: argparse.Namespace) -> int:
-    from zerolayer.observe.dashboard_files import write
+    from zerolayer.observe.dashboard_files import as_json, write
 
-    print("\n".join(write(options.out)))
+    told = write(options.out)
+    print(as_json(options.out) if options.json else "\n".join(told))
     return 0
 
 
@@ -287,6 +265,35 @@ def _server_url(options: argparse.Namespace, environ: Mapping[str, str]) -> str:
     if options.url or options.port:
         return str(options.url or f"http://127.0.0.1:{options.port}")
     return environ.get("ZEROLAYER_URL") or f"http://127.0.0.1:{environ.get('ZEROLAYER_PORT') or 8000}"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Commands have it too: each names what it does not know itself, and what is like it."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Nothing unknown is left over; whoever names no command where there are some gets the list of them."""
+        given = list(sys.argv[1:] if args is None else args)
+        if not given and self._subparsers is not None:
+            self.print_help(sys.stderr)
+            self.exit(2)
+        found, strangers = super().parse_known_args(given, namespace)
+        if strangers:
+            word = strangers[0].partition("=")[0]
+            near = difflib.get_close_matches(word, self._option_string_actions, n=1)
+            self.error(f"it does not take {word}" + (f"; did you mean {near[0]}?" if near else ""))
+        return found, []
+
+
+class _Help(argparse.HelpFormatter):
+    """Of the commands no name has a line of its own: argparse forgets that they are indented."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """With room for one indent more."""
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - it has no public name
+            self._action_max_length += 2
 
 
 class _Version(argparse.Action):

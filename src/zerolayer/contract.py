@@ -253,8 +253,15 @@ def to_toml(effective: Effective) -> str:
 
 
 def to_json(effective: Effective) -> bytes:
-    """The effective contract as JSON: ``{"version": 1, "values": {"section.key": {"value": ..., "origin": ...}}}``."""
-    return msgspec.json.format(msgspec.json.encode({"version": 1, "values": _flat(effective)}), indent=2)
+    """The effective contract as JSON, every value with its origin.
+
+    ``{"version": 1, "values": {"section.key": {"value": ..., "origin": ...}}, "tables": {"section": ...}}``; a table's
+    value is the list of all ``[[section]]``s.
+    """
+    tree = msgspec.to_builtins(effective.contract, builtin_types=(tuple,))
+    arrays = {name: Found(rows, effective.origin[name]) for name, rows in tree.items() if isinstance(rows, tuple)}
+    document = {"version": 1, "values": _flat(effective), "tables": arrays}
+    return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
 
 def _flat(effective: Effective) -> dict[str, Found]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from zerolayer.errors import system_reason
 
 # Keys whose value may begin with a home directory, `~/` or `~user/`.
 WITH_HOME = (
@@ -33,5 +34,5 @@ def why_missing(path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return "does not exist"
     except OSError as error:
-        return f"cannot be looked at ({os.strerror(error.errno or 0)})"
+        return f"cannot be looked at ({system_reason(error)})"
     return ""

@@ -18,7 +18,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import inspect
 
-from zerolayer.errors import ContractError
+from zerolayer.errors import ContractError, system_reason
 
 Sections = Mapping[str, inspect.Type]  # a struct type, or a tuple of one for an array of tables
 
@@ -110,7 +110,7 @@ def read_toml(path: Path) -> Document:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES + 1)
     except OSError as error:
-        refuse(name, f"cannot be read (errno {error.errno})", "Give --contract the path of a readable file.")
+        refuse(name, f"cannot be read ({system_reason(error)})", "Give --contract the path of a readable file.")
     if len(data) > FILE_BYTES:
         refuse(name, f"is larger than {FILE_BYTES} bytes", "A contract is a short TOML file; check the path.")
     try:

@@ -6,10 +6,16 @@ prompt, no key and no text of another library ever enters a message that leaves 
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import ClassVar, Final
 
 HELP: Final = "docs/troubleshooting.md#"
+
+
+def system_reason(error: OSError) -> str:
+    """Why the system refused, in its own words, as in ``No such file or directory``: no path, and no other text."""
+    return os.strerror(error.errno) if error.errno else "no reason was given"
 
 
 class ZerolayerError(Exception):
@@ -158,6 +164,18 @@ class UnsupportedMediaType(ZerolayerError):
     grpc_code = 3
     kind = "invalid_request_error"
     code = "unsupported_media_type"
+
+
+class UnsupportedEncoding(UnsupportedMediaType):
+    """A body, or a gRPC message, is compressed; the refusal names what is taken, which is ``identity`` alone."""
+
+    grpc_code = 12
+
+
+class NotCompressed(InvalidRequest):
+    """gRPC: a message says that it is compressed, and its call does not say how. INTERNAL by gRPC's own rules."""
+
+    grpc_code = 13
 
 
 class HeadersTooLarge(ZerolayerError):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from lean_client import Record
 from queue_causes import Steps, late, over_bound, strayed
-from queue_figures import HALVED, OWN, Alone, beside, figures, verdicts
+from queue_figures import CONTROL, HALVED, OWN, Alone, beside, figures, verdicts
+from queue_pulses import Pulses
 
 MS = 1_000_000
 GRACE_MS = 250.0
@@ -65,7 +66,9 @@ def test_whoever_comes_in_its_window_and_is_served_needs_no_cause() -> None:
 
 def _row(server: str, run: str, records: list[Record]) -> dict[str, object]:
     alone = Alone(idle=10.0, first=1.0, beside=20.0, slower=2.0, capacity=100.0)
-    return {"server": server, "run": run} | figures(records, alone, GRACE_MS)
+    pulses = Pulses()
+    pulses.add(lambda: records)
+    return {"server": server, "run": run} | figures(records, alone, GRACE_MS) | pulses.figures(alone.first)
 
 
 def test_each_figure_stands_beside_its_limit_and_whether_it_was_met() -> None:
@@ -73,7 +76,7 @@ def test_each_figure_stands_beside_its_limit_and_whether_it_was_met() -> None:
     for records, met in ((quick, "met"), (slow, "MISSED")):
         judged = verdicts([_row(OWN, "pulses of 64", records)], 16)
         found = {each["figure"].partition(": ")[2]: each for each in judged}
-        figure = found["P99/P50 of those admitted at once"]
+        figure = found["P99/P50 of those admitted at once, median of the pulses"]
         assert (figure["limit"], figure["met"]) == ("at most 1.3", met)
 
 
@@ -83,6 +86,28 @@ def test_a_machine_of_half_the_speed_is_judged_on_its_promises_only() -> None:
         "first tokens after their promised time",
         "admitted requests that ended late, of all",
     }
+
+
+def test_a_pulse_on_a_slower_machine_is_judged_by_itself() -> None:
+    """Each of these pulses has a P99/P50 of 1.1, all together of 2.2."""
+    pulses = Pulses()
+    for speed in (1, 2, 1):
+        ends = [10 * MS * speed] * 9 + [11 * MS * speed]
+        pulses.add(lambda ends=ends: [served(0, end) for end in ends])
+    found = pulses.figures(1.0)
+    assert found["P99/P50 of each pulse"] == [pytest.approx(1.091, abs=0.001)] * 3
+    assert found["P99/P50 within a pulse"] < 1.1
+    assert found["spread"] == 2.0
+
+
+def test_refusals_are_held_to_the_quicker_control() -> None:
+    def refused(took_ms: int) -> list[Record]:
+        return [Record(0, sent_ns=0, end_ns=took_ms * MS, status=429, attempts=[(0, took_ms * MS, -1.0)])]
+
+    rows = [_row(OWN, "pulses of 64", [served(0, MS), *refused(9)])]
+    rows += [_row(CONTROL, "pulses of 64", refused(8)), _row(CONTROL, "beside a busy engine", refused(5))]
+    (figure,) = [each for each in verdicts(rows, 16) if "over the control" in each["figure"]]
+    assert (figure["measured"], figure["met"]) == (4.0, "MISSED")
 
 
 def test_another_server_stands_beside_the_same_run_of_ours() -> None:

@@ -115,6 +115,8 @@ def test_a_key_is_sent_and_never_written(url: Url, tmp_path: Path, monkeypatch, 
         (["http://x", "--header", "no colon here"], "A header is not written"),
         (["--from", "missing.json"], "cannot be read"),
         (["--pcap", "missing.pcap"], "cannot be read"),
+        (["http://127.0.0.1:9", "--save", "/no/such/folder/run.json"], "cannot be written"),
+        (["http://127.0.0.1:9", "--html", "/"], "cannot be written"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(arguments: list[str], message: str, capsys) -> None:

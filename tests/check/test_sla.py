@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from echo_service import Service, chat
 
 from zerolayer.check.errors import TargetError
 from zerolayer.check.scrape import Scrape
-from zerolayer.check.sla import as_html, markdown, page, sentence
+from zerolayer.check.sla import Block, as_html, as_json, markdown, page, sentence
 from zerolayer.check.sla_command import run
 from zerolayer.contract import Contract, Deadline, load
 
@@ -114,6 +115,13 @@ def test_what_is_no_page_of_metrics_is_refused(text):
         Scrape(text)
 
 
+def test_json_tells_the_same_block_by_block():
+    blocks = page(CONTRACT, Scrape(SERVED), "today")
+    told = json.loads(as_json(blocks))
+    assert told["version"] == 1
+    assert msgspec.convert(told["blocks"], list[Block]) == blocks
+
+
 def test_html_tells_the_same_and_escapes_what_it_tells():
     scrape = Scrape(SERVED + 'vllm:num_requests_running{model_name="<b>"} 0')
     text = as_html(page(CONTRACT, scrape, "today"))
@@ -129,12 +137,12 @@ def test_the_page_of_a_running_server_is_printed(tmp_path, monkeypatch, capsys):
     service = Service({"slots": "2", "slot-tokens": "512"}, engine, None, 0.02, {}, {}, LastMessage)
     try:
         assert service.ask(chat("hello")).status == 200
-        assert run(f"http://127.0.0.1:{service.server.admin_port}", None, html=False) == 0
+        assert run(f"http://127.0.0.1:{service.server.admin_port}", None, "markdown") == 0
     finally:
         service.close()
     told = capsys.readouterr().out
     assert told.startswith("# Service levels of echo\n\n> If we take your request")
-    assert "100 % of 1 requests" in told
+    assert "100 % of 1 request." in told
 
 
 def test_what_was_slower_than_the_contract_is_not_kept_though_a_request_was_granted_more():

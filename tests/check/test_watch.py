@@ -18,7 +18,8 @@ from zerolayer.check import arguments
 from zerolayer.check.errors import TargetError
 from zerolayer.check.screen import LATENCIES, Screen, bar, quantile, shade, sparkline
 from zerolayer.check.watch import events, watch
-from zerolayer.client.errors import NotReachable, Refused
+from zerolayer.cli import main
+from zerolayer.client.errors import NotReachable
 from zerolayer.observe.live import BookingView, Moment, SlotView
 from zerolayer.observe.live import Service as Told
 
@@ -48,9 +49,10 @@ def test_a_server_is_watched_from_its_own_stream(echo):
     assert out.getvalue().count("|") == 4
 
 
-def test_the_port_of_the_service_is_no_admin_address(echo):
-    with pytest.raises(Refused):
-        watch(f"http://127.0.0.1:{echo.port}", once=True, out=io.StringIO())
+@pytest.mark.parametrize("command", [["watch", "--once"], ["sla"], ["simulate", "--measure"]])
+def test_the_port_of_the_service_is_no_admin_address(echo, command, capsys):
+    assert main([*command, f"http://127.0.0.1:{echo.port}"]) == 1
+    assert "is no admin address of zerolayer" in capsys.readouterr().err
 
 
 def test_nobody_there_is_said_so():

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.inference_messages import message
+from zerolayer.check import arguments
 from zerolayer.check.wire_dump import FORMS, as_json, guess, lines
 from zerolayer.check.wire_range import ByteRange
 from zerolayer.cli import main
@@ -268,13 +269,21 @@ def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "no host header" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(["--as", "nonsense"], 2), (["--as", "http1", "--json"], 0)])
-def test_the_form_can_be_named(tmp_path: Path, arguments: list[str], code: int) -> None:
+def test_the_form_can_be_named_and_is_one_that_there_is(tmp_path: Path) -> None:
     capture = tmp_path / "capture"
     capture.write_bytes(b"GET / HTTP/1.1\r\n\r\n")
-    assert main(["wire", str(capture), *arguments]) == code
+    assert main(["wire", str(capture), "--as", "http1", "--json"]) == 0
+    assert tuple(FORMS) == arguments._FORMS
+    with pytest.raises(SystemExit):
+        main(["wire", str(capture), "--as", "nonsense"])
+
+
+def test_an_empty_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "capture").write_bytes(b"")
+    assert main(["wire", str(tmp_path / "capture")]) == 2
+    assert "is empty" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["wire", str(tmp_path / "none")]) == 1
+    assert main(["wire", str(tmp_path / "none")]) == 2
     assert "cannot be read" in capsys.readouterr().err

@@ -115,12 +115,11 @@ class Node:
         price, left = self._cost.prices().chunk(PROMPT), end_ns - world.now
         work = Work(1, price, price, self._tokens)
         wish = Wish(work, work, work, Limits(5000 * MS, 250 * MS, left, left), Tier.DEFAULT, 1)
-        try:
-            answer = self._admission.ask(wish, Asker(b"", retry=waits > 0, ticket=ticket))
-        except SlotsBusy as busy:
-            head = Head(429, self._load, busy.retry_after_ms, True, busy.ticket)
+        answer = self._admission.ask(wish, Asker(b"", retry=waits > 0, ticket=ticket))
+        if isinstance(answer, SlotsBusy):
+            head = Head(429, self._load, answer.retry_after_ms, True, answer.ticket)
             return world.send(callers.refused, call, sent_ns, head)
-        except BeyondHorizon:
+        if isinstance(answer, BeyondHorizon):
             return world.send(callers.refused, call, sent_ns, Head(429, self._load, None, True))
         if isinstance(answer, Grant):
             return self._begin(call, answer, work)

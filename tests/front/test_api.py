@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 
 import pytest
-from echo_service import chat, get, post
+from echo_service import chat, get, post, read_reply
 
 STAGES = ["read", "parse", "guard", "tokenise", "wait", "prefill", "decode", "frame", "write"]
 
@@ -196,6 +197,19 @@ def test_an_unknown_path_and_method_are_told_in_openais_shape(serve):
     assert service.ask(get("/v2/chat")).error["code"] == "not_found"
     reply = service.ask(get("/v1/chat/completions"))
     assert (reply.status, reply.headers["allow"], reply.error["code"]) == (405, "POST", "method_not_allowed")
+
+
+def test_options_of_the_whole_server_name_its_methods(serve):
+    """RFC 9110 section 9.3.7; the connection goes on."""
+    with closing(serve().connect()) as client:
+        for _ in range(2):
+            client.sendall(get("*", method="OPTIONS"))
+            reply = read_reply(client)
+            assert (reply.status, reply.body, reply.headers["allow"]) == (204, b"", "DELETE, GET, HEAD, OPTIONS, POST")
+
+
+def test_no_other_method_has_the_whole_server_as_its_target(serve):
+    assert serve().ask(get("*")).status == 400
 
 
 def test_an_announced_oversize_body_is_refused_before_it_is_read(serve):

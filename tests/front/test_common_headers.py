@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hpack
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.wire import http1_reply, http2_reply
@@ -69,3 +71,32 @@ def test_only_pages_that_may_call_are_told_so(spell, pairs):
 def test_a_dialect_has_its_own_name_for_the_request(spell, pairs):
     common = CommonHeaders(spell, "1.0", lambda: 1.7e9, Load(), frozenset())
     assert dict(pairs(common.of(OWN_ID, b"request-id")))["request-id"] == OWN_ID.decode()
+
+
+@given(st.floats(0, 4e9), st.lists(st.binary(min_size=1, max_size=40).map(bytes.hex).map(str.encode), min_size=1))
+@example(1_700_000_000.0000005, [OWN_ID])
+@example(0.9999999, [b"a", b"bc", b"a", OWN_ID])
+def test_the_time_has_six_decimals_and_names_may_have_any_length(wall_s, names):
+    common = CommonHeaders(http1_reply.header, "1.0", lambda: wall_s, Load(), frozenset())
+    seconds, microseconds = divmod(round(wall_s * 1_000_000), 1_000_000)
+    for name in names:
+        told = dict(pairs_of_http1(common.of(name)))
+        assert (told["x-server-time"], told["x-request-id"]) == (f"{seconds}.{microseconds:06d}", name.decode())
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "load", "name"),
+    [(-1.0, b"l", OWN_ID), (float("nan"), b"l", OWN_ID), (1e13, b"l", OWN_ID), (None, b"l", OWN_ID), (1.0, "l", OWN_ID),
+     (1.0, b"l", "id")],
+)  # fmt: skip
+def test_what_is_no_time_load_or_name_is_refused(wall_s, load, name):
+    given = [b"l", b"l"]
+    common = CommonHeaders(http1_reply.header, "1.0", lambda: wall_s, lambda: given[-1], frozenset())
+    given.append(load)
+    with pytest.raises((TypeError, ValueError)):
+        common.usual(name)
+
+
+def test_headers_that_were_not_begun_tell_nothing():
+    with pytest.raises(TypeError):
+        CommonHeaders.__new__(CommonHeaders).usual(OWN_ID)

@@ -80,6 +80,12 @@ def test_the_service_refuses_a_rebound_name_and_a_form(serve):
     assert (reply.status, reply.error["code"]) == (415, "unsupported_media_type")
 
 
+def test_a_compressed_body_is_told_what_would_be_taken(serve):
+    reply = serve().ask(post("/v1/chat/completions", BODY, "content-encoding: gzip"))
+    assert (reply.status, reply.error["code"]) == (415, "unsupported_media_type")
+    assert reply.headers["accept-encoding"] == "identity"
+
+
 def test_without_cors_no_page_may_call(serve):
     reply = serve().ask(chat("a", f"origin: {PAGE}"))
     assert reply.status == 403

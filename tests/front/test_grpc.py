@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 from echo_service import Service, expect_soon
+from http2_client import Http2Client
 
 from zerolayer.errors import EngineFailed, SlotsBusy
 from zerolayer.front.grpc import GrpcCall, Method
@@ -66,6 +67,31 @@ def test_a_compressed_message_is_unimplemented(channel):
     call = channel.unary_unary(CHECK)
     error = failure(lambda: call(b"\x0a\x7f" + b"x" * 127, compression=grpc.Compression.Gzip))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    ("encoding", "status", "accepted"),
+    [({"grpc_encoding": "gzip"}, "12", "identity"), ({"grpc_encoding": "identity"}, "13", None), ({}, "13", None)],
+    ids=["unknown encoding", "no encoding", "none named"],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_compressed_message_is_told_what_is_accepted_or_that_it_cannot_be_compressed(
+    service, streaming, encoding, status, accepted
+):
+    """As compression.md of gRPC says: UNIMPLEMENTED with grpc-accept-encoding, else INTERNAL."""
+    offer(service, "/t.T/Never", Method(lambda call, _message: call.finish(), streaming=streaming))
+    with Http2Client(service.connect()) as client:
+        body = b"\1\0\0\0\3\x1f\x8b\x08"
+        stream = client.ask("POST", "/t.T/Never", body, content_type="application/grpc", te="trailers", **encoding)
+        client.reply(stream)
+        told = client.headers(stream)
+    assert (told["grpc-status"], told.get("grpc-accept-encoding")) == (status, accepted)
+
+
+def test_an_encoding_that_no_message_uses_is_no_fault(service):
+    with Http2Client(service.connect()) as client:
+        headers = {"content_type": "application/grpc", "te": "trailers", "grpc_encoding": "gzip"}
+        assert client.reply(client.ask("POST", CHECK, b"\0\0\0\0\0", **headers)) == (200, b"\0\0\0\0\2" + SERVING)
 
 
 def test_a_watcher_is_told_when_the_state_changes(service, channel):

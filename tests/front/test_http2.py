@@ -44,6 +44,13 @@ def test_replies_carry_the_same_headers_as_on_http_1(service):
     assert headers["x-request-id"] == "mine"
 
 
+def test_options_of_the_whole_server_are_those_of_http_1(service):
+    with client(service) as peer:
+        stream_id = peer.ask("OPTIONS", "*")
+        assert peer.reply(stream_id) == (204, b"")
+    assert peer.headers(stream_id)["allow"] == service.ask(get("*", method="OPTIONS")).headers["allow"]
+
+
 def test_a_head_request_has_the_length_and_no_body(service):
     with client(service) as peer:
         stream_id = peer.ask("HEAD", "/v1/models")
@@ -194,7 +201,7 @@ def _held_back(service) -> int:
 
     def held() -> int:
         inside = [each for each in service.server.connections if isinstance(each, Http2Connection)]
-        return sum(each.core.out_bytes + each._transport.get_write_buffer_size() for each in inside)
+        return sum(each.core.sender.out_bytes + each._transport.get_write_buffer_size() for each in inside)
 
     return service.on_loop(held)
 

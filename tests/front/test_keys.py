@@ -31,6 +31,7 @@ PATHS = [
     ("GET", "/nowhere"),
     ("DELETE", "/v1/models"),
     ("OPTIONS", "/v1/models"),
+    ("OPTIONS", "*"),
 ]
 
 

@@ -158,18 +158,23 @@ def test_why_nobody_can_be_accepted_is_told():
         assert accept_each(deaf.fileno(), 1) == ([], errno.EINVAL)
 
 
-def test_connections_that_are_dropped_while_they_open_are_closed(serve):
-    service = serve()
-    (listener,) = [each for each in service.server.entrances._listeners.values() if each.port == service.port]
+def test_connections_that_are_dropped_while_they_open_are_closed(serve, tmp_path):
+    """Those of a Unix socket and of TLS take a turn or two to open."""
+    path = str(tmp_path / "door")
+    service = serve(unix=path)
+    listeners = service.server.entrances._listeners.values()
+    (listener,) = [each for each in listeners if each.sockets[0].getsockname() == path]
 
     def drop() -> socket.socket:
-        client = service.connect()  # the kernel takes it; the loop is busy here
-        listener._accept_plain(listener.sockets[0])
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(path)  # the kernel takes it; the loop is busy here
+        listener._accept(listener.sockets[0])
         assert listener.opening
         listener.drop_opening()
         return client
 
     with service.on_loop(drop) as client:
+        client.settimeout(10)
         assert client.recv(1) == b""
     assert not listener.opening
     assert service.ask(get("/livez")).status == 200

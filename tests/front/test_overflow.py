@@ -71,18 +71,28 @@ def test_without_the_contracts_word_nothing_is_cut(serve):
     assert (reply.status, reply.error["code"]) == (400, "context_length_exceeded")
 
 
-def repeated(service):
-    messages = [{"role": "user", "content": "hi"}] * 3
-    return service.ask(post("/v1/chat/completions", {"model": "echo", "messages": messages}))
+CHATS = ("/v1/chat/completions", "/v1/responses", "/v1/messages")
 
 
-def test_repeated_user_messages_are_said_once_where_the_contract_asks_for_it(serve):
-    reply = repeated(serve(context={"drop_duplicate_turns": True}, shows=WholeConversation))
-    assert reply.json["choices"][0]["message"]["content"] == "user:hi"
-    assert reply.json["zerolayer"]["dropped_duplicates"] == 2
+def repeated(service, path):
+    """The account of a user who says a word three times, and what the model saw of it."""
+    turns = [{"role": "user", "content": "hi"}] * 3
+    members = {"input": turns} if path == "/v1/responses" else {"messages": turns, "max_tokens": 80}
+    reply = service.ask(post(path, {"model": "echo", **members})).json
+    if path == "/v1/chat/completions":
+        return reply["zerolayer"], reply["choices"][0]["message"]["content"]
+    content = reply["output"][0]["content"] if path == "/v1/responses" else reply["content"]
+    return reply["zerolayer"], content[0]["text"]
 
 
-def test_repeated_user_messages_stay_by_default(serve):
-    reply = repeated(serve(shows=WholeConversation))
-    assert reply.json["choices"][0]["message"]["content"] == "user:hi" * 3
-    assert "dropped_duplicates" not in reply.json["zerolayer"]
+@pytest.mark.parametrize("path", CHATS)
+def test_repeated_user_messages_are_said_once_where_the_contract_asks_for_it(serve, path):
+    account, seen = repeated(serve(context={"drop_duplicate_turns": True}, shows=WholeConversation), path)
+    assert (account["dropped_duplicates"], seen) == (2, "user:hi")
+
+
+@pytest.mark.parametrize("path", CHATS)
+def test_repeated_user_messages_stay_by_default(serve, path):
+    account, seen = repeated(serve(shows=WholeConversation), path)
+    assert seen == ("user:hi\nhi\nhi" if path == "/v1/messages" else "user:hi" * 3)
+    assert "dropped_duplicates" not in account

@@ -137,6 +137,18 @@ def test_a_device_whose_steps_keep_failing_is_in_quarantine_and_returns_by_itsel
     assert service.ask(chat("after")).json["choices"][0]["message"]["content"] == "after"
 
 
+def test_a_heartbeat_of_an_idle_server_is_in_the_flight_recorder_and_no_step_of_any_request(serve):
+    service = serve(slots=SLOTS)
+    service.ask(chat("first"))
+    recorder, steps = service.server.recorder, service.server.dispatcher.metrics.steps
+    counted = service.on_loop(lambda: dict(steps))
+    before = len(recorder.records())
+    service.server.steps.probe()
+    expect_soon(lambda: len(recorder.records()) == before + 3)
+    assert [record.beats for record in recorder.records()[before:]] == [True] * 3
+    assert service.on_loop(lambda: dict(steps)) == counted
+
+
 def test_one_step_that_fails_is_no_quarantine(serve):
     service = serve(slots=SLOTS)
     service.hold_steps()

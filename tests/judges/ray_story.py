@@ -31,7 +31,7 @@ def command(cluster: Cluster, verb: str, *more: str) -> subprocess.CompletedProc
 def places(cluster: Cluster) -> list[dict[str, Any]]:
     """What ``status`` says; a place that is being replaced is not alive."""
     shown = command(cluster, "status").stdout
-    return json.loads(shown) if shown else []
+    return json.loads(shown)["nodes"] if shown else []
 
 
 def replaced(cluster: Cluster, lost: str) -> list[str]:

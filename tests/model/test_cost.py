@@ -175,3 +175,58 @@ def test_a_step_beside_another_engine_waits_for_one_turn_of_it() -> None:
     assert own.prices() is together  # as long as nothing is observed
     own.beside = None
     assert own.prices() is alone
+
+
+# A start on a busy machine
+
+
+def started(slower: int) -> CostTable:
+    """A table as a start leaves it: full steps, measured once or twice, each ``slower`` times what the engine takes."""
+    cost = CostTable(slots=16, chunk_tokens=128)
+    for _ in range(2):
+        cost.observe(decode_rows=16, elapsed_ns=slower * truth(16, 0))
+    cost.observe(decode_rows=15, prefill_tokens=128, elapsed_ns=slower * truth(15, 128))
+    cost.observe(decode_rows=15, prefill_tokens=32, elapsed_ns=slower * truth(15, 128))
+    return cost
+
+
+def truth(rows: int, tokens: int) -> int:
+    """What a step takes: weights are read once, and each row adds to that."""
+    return 2_000 + 600 * rows + 450 * tokens
+
+
+def serve(cost: CostTable, rows: int, requests: int, tokens: int = 100) -> None:
+    for _ in range(requests):
+        cost.observe(decode_rows=rows - 1, prefill_tokens=tokens, elapsed_ns=truth(rows - 1, tokens))
+        for _ in range(20):
+            cost.observe(decode_rows=rows, elapsed_ns=truth(rows, 0))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_prices_of_a_start_on_a_busy_machine_come_down_though_the_engine_is_never_full(rows: int) -> None:
+    cost = started(slower=50)
+    serve(cost, 1, 10)  # whose prompts run alone
+    serve(cost, rows, 10)
+    assert truth(16, 0) <= cost.typical_ns() <= 4 * truth(16, 0)
+    assert truth(15, 128) <= cost.mixed_bound_ns() <= 4 * truth(15, 128)
+    assert cost.prices().stall_ns <= 4 * truth(15, 128)
+
+
+def test_the_first_full_step_since_takes_the_place_of_what_the_start_measured() -> None:
+    cost = started(slower=50)
+    serve(cost, 1, 10)
+    for _ in range(3):
+        cost.observe(decode_rows=16, elapsed_ns=truth(16, 0))
+    assert cost.typical_ns() == truth(16, 0)
+    assert cost.decode_bound_ns() < 2 * truth(16, 0)
+
+
+@given(st.lists(st.tuples(st.integers(1, 15), st.integers(1, 128)), max_size=40))
+def test_what_a_quiet_start_measured_stays_whatever_is_served_since(traffic: list[tuple[int, int]]) -> None:
+    cost = started(slower=1)
+    before = cost.typical_ns(), cost.decode_bound_ns(), cost.mixed_bound_ns()
+    for rows, tokens in traffic:
+        serve(cost, rows, 1, tokens)
+    assert cost.typical_ns() >= before[0]
+    assert cost.decode_bound_ns() >= before[1]
+    assert cost.mixed_bound_ns() >= before[2]

@@ -164,17 +164,25 @@ def test_an_engine_that_failed_twice_and_then_works_starts(programs: Programs) -
     assert programs.dropped == ()
 
 
-def test_the_step_clock_beats_while_idle_and_tells_nobody(programs: Programs) -> None:
+def test_the_step_clock_beats_while_idle_and_tells_of_its_steps_alone(programs: Programs) -> None:
+    """Those before the start are told to nobody: nobody listens yet."""
     reports: list[StepReport] = []
     heartbeat = Heartbeat(programs, [1, 2], interval_ns=1_000_000)
     clock = StepClock(Wrong(), reports.append, time.monotonic_ns, programs=programs, heartbeat=heartbeat)
+    clock.prove()
+    assert reports == []
+    before = heartbeat.beats
     clock.start()
     deadline = time.monotonic() + 30
-    while heartbeat.beats < 20 and time.monotonic() < deadline:
+    while heartbeat.beats < before + 20 and time.monotonic() < deadline:
         time.sleep(0.001)
     clock.stop()
-    assert heartbeat.beats >= 20
-    assert reports == []
+    assert not any(report.concerns for report in reports)
+    assert not any(report.tokens for report in reports)
+    assert all(report.beats and report.ended_ns > report.started_ns for report in reports)
+    whole, begun = divmod(len(reports), 3)  # the prompt and its first token, then a token a step
+    assert (whole, begun < 3) == (heartbeat.beats - before, True)
+    assert [report.beat_rows for report in reports[:3]] == [0, 1, 1]
 
 
 def test_the_step_clock_runs_a_dropped_programs_requests_on_the_fallback(programs: Programs) -> None:
@@ -191,7 +199,7 @@ def test_the_step_clock_runs_a_dropped_programs_requests_on_the_fallback(program
     while not any(report.released for report in reports) and time.monotonic() < deadline:
         time.sleep(0.001)
     clock.stop()
-    assert {report.program for report in reports} == {FULL}
+    assert {report.program for report in reports if report.concerns} == {FULL}
 
 
 def test_a_beat_among_requests_changes_nothing_for_them(programs: Programs) -> None:

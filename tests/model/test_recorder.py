@@ -92,6 +92,13 @@ def test_shared_cores_and_threads_at_rest_are_told_of_any_step(clock: Clock, sta
     assert step(shared, 9).causes == ("over bound", "cores shared", "1 thread at rest")
 
 
+def test_a_step_that_only_beats_is_kept_with_its_row_and_says_so(recorder: Recorder) -> None:
+    recorder.step(StepReport(5 * MS, 7 * MS, "greedy", beats=True, beat_rows=1))
+    kept = recorder.records()[-1]
+    assert (kept.decode_rows, kept.bound_ns, kept.causes) == (1, MS, ("over bound", "heartbeat"))
+    assert step(recorder, 1).causes == ()
+
+
 def test_a_step_without_a_bound_is_no_outlier(recorder: Recorder) -> None:
     assert not step(recorder, 50, rows=0, tokens=8).outlier
 

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "front"))
 from echo_model import EchoEngine, LastMessage
 from echo_service import Service, chat, get
 
+from zerolayer.cli import main
 from zerolayer.errors import UsageError
 from zerolayer.observe.alerts import ALERTS, CASES, RECORDS
 from zerolayer.observe.dashboard_files import files, write
@@ -40,6 +41,13 @@ def page() -> str:
 @pytest.mark.parametrize("name", files())
 def test_the_file_is_what_the_command_writes(name):
     assert (DEPLOY / name).read_bytes() == files()[name], "run: zerolayer dashboards"
+
+
+def test_the_files_that_were_written_are_told_as_json(tmp_path, capsys):
+    assert main(["dashboards", "--out", str(tmp_path / "new"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {Path(path).name: Path(path).read_bytes() for path in told["files"]} == files()
+    assert told["version"] == 1
 
 
 def test_every_metric_that_is_named_is_emitted_by_a_running_server(page):

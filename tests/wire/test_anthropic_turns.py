@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from anthropic_bodies import HELLO, assistant, messages, refusal, text, user
 
+from zerolayer.wire.anthropic_turns import joined_turns
 from zerolayer.wire.schema import CallTurn, Message, ToolCall, ToolResult
 
 CALL = {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Ulm"}}
@@ -50,7 +51,18 @@ def test_system_items_among_the_messages_are_hoisted_in_their_order() -> None:
 
 def test_consecutive_turns_of_one_role_are_one() -> None:
     said = turns(user("a"), user([text("b")]), assistant("c"), assistant("d"), user("e"))
-    assert said == (Message("user", "a\nb"), Message("assistant", "c\nd"), Message("user", "e"))
+    assert joined_turns(said) == [Message("user", "a\nb"), Message("assistant", "c\nd"), Message("user", "e")]
+
+
+def test_turns_of_the_user_are_made_one_only_after_what_is_said_twice_could_be_left_out() -> None:
+    assert turns(user("hi"), user([text("hi")])) == (Message("user", "hi"), Message("user", "hi"))
+
+
+def test_joined_turns_leave_results_and_empty_texts_as_they_are() -> None:
+    said = turns(user("Rain?"), assistant([CALL]), user([RESULT, text("And?")]), user([text("")]), user("Now?"))
+    assert [(message.role, message.content) for message in joined_turns(said)] == [
+        ("user", "Rain?"), ("assistant", ""), ("tool", "rain"), ("user", "And?\nNow?"),
+    ]  # fmt: skip
 
 
 def test_a_call_and_its_result() -> None:

@@ -15,7 +15,7 @@ from zerolayer.errors import (
     InvalidRequest,
     SlotsBusy,
     Unavailable,
-    UnknownMethod,
+    UnsupportedEncoding,
     ZerolayerError,
 )
 from zerolayer.wire.grpc import Deframer, frame, is_grpc, parse_timeout, percent_encoded, status_trailers
@@ -38,7 +38,7 @@ def test_a_message_that_is_not_complete_is_partial() -> None:
 
 @pytest.mark.parametrize(
     ("data", "error"),
-    [(b"\1\0\0\0\0", UnknownMethod), (b"\2\0\0\0\0", InvalidRequest), (b"\0\0\0\0\x0b", BodyTooLarge)],
+    [(b"\1\0\0\0\0", UnsupportedEncoding), (b"\2\0\0\0\0", InvalidRequest), (b"\0\0\0\0\x0b", BodyTooLarge)],
     ids=["compressed", "no flag", "too long"],
 )
 def test_messages_that_are_refused_on_their_prefix(data: bytes, error: type[ZerolayerError]) -> None:

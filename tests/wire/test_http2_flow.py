@@ -193,7 +193,7 @@ def test_a_client_with_wide_windows_is_given_what_it_asked_for_bit_by_bit() -> N
     for stream_id in streams:
         raw.server.reply(stream_id, 200, [], body)
     writes = []
-    while raw.server.out_bytes or raw.server.more:
+    while raw.server.sender.out_bytes or raw.server.sender.more:
         writes.append(raw.server.take())
     assert max(map(len, writes)) < 200_000
     frames = parse(b"".join(writes))

@@ -185,7 +185,7 @@ def test_a_field_that_changes_each_time_costs_no_full_decode(
 def test_the_memos_do_not_grow(decoder: HeadDecoder) -> None:
     for number in range(2000):
         decoder.request(b"\x82\x87\x84\x01\x01a\x00\x01x\x04%04d" % number)
-    assert len(decoder._heads) <= 16
+    assert len(decoder.heads) <= 16
     assert len(decoder._habits._templates) <= 4
     assert len(decoder._fields) <= 128
 

@@ -92,7 +92,7 @@ def test_whatever_is_repeated_what_is_held_has_a_bound(frames: list[bytes]) -> N
             if event.stream_id:
                 raw.server.open_reply(event.stream_id, 200, [])
                 raw.server.send(event.stream_id, b"x" * 1000)
-    streams, sender = raw.server._streams, raw.server._sender
+    streams, sender = raw.server._streams, raw.server.sender
     assert len(streams.open) <= LIMITS.streams
     assert sum(len(stream.body) for stream in streams.open.values()) <= LIMITS.held_bytes
     assert sender.pending_bytes <= LIMITS.unsent_total_bytes + LIMITS.streams * 1000

@@ -11,7 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from wire_specification import Headers
 
+from zerolayer.errors import ZerolayerError
 from zerolayer.wire import _native
+from zerolayer.wire.grpc import not_one
 from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http1_reply import response
 from zerolayer.wire.http2_huffman import HUFFMAN
@@ -59,13 +61,6 @@ def test_when_to_come_back(ms, ticket):
     same(_native.http2_when, partial(expected, specification.literal), ms, ticket)
 
 
-@given(SMALL, st.floats(0, 4e9), SMALL, SMALL, SMALL)
-@example(b"", 1_700_000_000.0000005, b"", b"", b"")
-@example(b"", 0.9999999, b"", b"", b"")
-def test_the_time_and_the_name_of_a_reply(before, wall_s, between, name, after):
-    same(_native.stamped, specification.stamped, before, wall_s, between, name, after)
-
-
 @given(SMALL, st.lists(st.binary(max_size=200), max_size=4).map(tuple), st.integers(0, 2**64 - 1), SMALL)
 @example(b"", (b"",), 0, b"")
 def test_an_error_that_passes(before, parts, number, after):
@@ -86,11 +81,72 @@ FRAME = st.builds(
 )
 
 
-@given(st.lists(FRAME, max_size=4).map(b"".join), st.integers(0, 30), st.integers(0, 12))
-@example(b"\0\0\1\1\4\0\0\0\1h\0\0\1\0\1\0\0\0\1b", 0, 0)
-@example(b"\0\0\1\1\5\0\0\0\1h", 0, 0)
-def test_a_request_that_came_in_two_frames_or_one(frames, at, cut):
-    same(_native.whole_request, specification.whole_request, frames[: len(frames) - cut], at)
+def whole_head(*, expects: bool = False, length: int | None = None) -> Head:
+    return Head("POST", "/x", "", (), 2, True, expects, length, {})
+
+
+HEADS = {b"h": whole_head(), b"": whole_head(length=0)}
+KNOWN = {b"k": whole_head(), b"l": whole_head(length=1), b"m": whole_head(length=2), b"e": whole_head(expects=True)}
+WHOLE = st.builds(
+    lambda stream, block, body: (
+        len(block).to_bytes(3, "big")
+        + bytes([1, 4 if body else 5])
+        + stream.to_bytes(4, "big")
+        + block
+        + (len(body).to_bytes(3, "big") + b"\0\1" + stream.to_bytes(4, "big") + body if body else b"")
+    ),
+    st.sampled_from([1, 3, 3, 5, 7, 9]),
+    st.sampled_from([*HEADS, *KNOWN, b"h", b"k", b"k", b"?"]),
+    st.binary(max_size=3),
+)
+
+
+@given(
+    st.one_of(st.lists(FRAME, max_size=4), st.lists(WHOLE, max_size=4)).map(b"".join),
+    st.sampled_from([0, 0, 0, 1, 12]),
+    st.sampled_from([0, 0, 1, 5]),
+    st.integers(0, 9),
+    st.integers(0, 3),
+    st.integers(0, 4),
+)
+@example(b"\0\0\1\1\4\0\0\0\1h\0\0\1\0\1\0\0\0\1b", 0, 0, 9, 3, 4)
+@example(b"\0\0\1\1\5\0\0\0\1h", 0, 0, 9, 3, 4)
+@example(b"\0\0\1\1\5\0\0\0\1k\0\0\1\1\5\0\0\0\3e", 0, 0, 9, 3, 4)
+def test_requests_that_came_whole(frames, cut, last_id, room, body_bytes, most):
+    find = _native.WholeRequests(Head).find
+    given_ = (frames[: len(frames) - cut], HEADS, KNOWN.get, last_id, room, body_bytes, most)
+    same(find, specification.whole_requests, *given_)
+
+
+class Loose:
+    """Keeps its fields anywhere."""
+
+    expects_continue = content_length = None
+
+
+def test_a_head_that_is_none_is_no_request():
+    find = _native.WholeRequests(Head).find
+    assert find(b"\0\0\1\1\5\0\0\0\1h", {b"h": "no head"}, KNOWN.get, 0, 9, 3, 4) is None
+    with pytest.raises(TypeError):
+        _native.WholeRequests(Loose)
+
+
+PREFIXED = st.builds(
+    lambda flag, size, rest: bytes([flag]) + size.to_bytes(4, "big") + rest,
+    st.sampled_from([0, 0, 0, 1]),
+    st.integers(0, 4),
+    st.binary(max_size=5),
+)
+
+
+@given(SMALL | PREFIXED, st.integers(0, 6))
+def test_a_message_of_grpc(body, most):
+    assert _native.grpc_message(_native.grpc_frame(body), len(body)) == body
+    message = _native.grpc_message(body, most)
+    if message is None:
+        assert isinstance(not_one(body, most), ZerolayerError)
+    else:
+        assert (_native.grpc_frame(message), len(message) <= most) == (body, True)
 
 
 NAMES = (b"x-request-id", b"content-length", b"authorization", b"x-a")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
 from hpack.huffman_table import decode_huffman
@@ -83,12 +83,32 @@ def when(ms: int, ticket: str) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def stamped(before: bytes, wall_s: float, between: bytes, name: bytes, after: bytes) -> bytes:
-    seconds, microseconds = divmod(round(wall_s * 1_000_000), 1_000_000)
-    return b"%b%d.%06d%b%b%b" % (before, seconds, microseconds, between, name, after)
+def whole_requests(
+    data: bytes,
+    heads: Mapping[bytes, Head],
+    known: Callable[[bytes], Head | None],
+    last_id: int,
+    room: int,
+    body_bytes: int,
+    most: int,
+) -> list[tuple[int, Head, bytes]] | None:
+    at, found = 0, list[tuple[int, Head, bytes]]()
+    while at < len(data):
+        request = _whole_request(data, at)
+        if request is None:
+            return None
+        stream_id, block, body, at = request
+        head, size = heads.get(block) or known(block), len(body)
+        if head is None or head.expects_continue or stream_id <= last_id or len(found) == most:
+            return None
+        room, last_id = room - size, stream_id
+        if head.content_length not in (None, size) or size > body_bytes or room < 0:
+            return None
+        found.append((stream_id, head, body))
+    return found
 
 
-def whole_request(data: bytes, at: int) -> tuple[int, bytes, bytes, int] | None:
+def _whole_request(data: bytes, at: int) -> tuple[int, bytes, bytes, int] | None:
     head = _frame(data, at)
     if head is None or head[0] != Kind.HEADERS or not head[2] % 2:
         return None

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+
+from zerolayer.argument_types import listed, number, port, whole
 
 Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers returns has no public name
-
+_count = whole(1, 1_000_000)
+_positive = number(0.001, 1e6)
+_seconds = number(0.0, 1e6)
+_share = number(0.0, 1.0)
+_counts = listed(_count)
+_rates = listed(_positive)
 
 _ADMIN = "http://127.0.0.1:8001"
 _LATENCIES = ("first_token", "between_tokens", "end_to_end")  # those of ``check.screen``
+_FORMS = ("http1", "http2", "json", "sse", "request", "reply", "replies", "error")  # those of ``check.wire_dump``
 
 
 def add_checks(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add ``pulse``, ``compare``, ``simulate``, ``doctor``, ``watch`` and ``sla``."""
+    """Add ``wire``, ``pulse``, ``compare``, ``simulate``, ``doctor``, ``watch`` and ``sla``."""
+    _add_wire(commands)
     _add_pulse(commands)
     _add_compare(commands)
     _add_simulate(commands)
@@ -21,13 +31,30 @@ def add_checks(commands: Commands[argparse.ArgumentParser]) -> None:
     _add_sla(commands)
 
 
+def _add_wire(commands: Commands[argparse.ArgumentParser]) -> None:
+    text = "Print a captured request or reply range by range: offset, size, tag, type, value, and what is wrong where."
+    wire = commands.add_parser("wire", help="explain captured bytes", description=text, allow_abbrev=False)
+    wire.add_argument(
+        "file", metavar="FILE", type=Path, help="the bytes of one direction of a connection, or of a body"
+    )
+    wire.add_argument(
+        "--as",
+        dest="form",
+        metavar="FORM",
+        choices=_FORMS,
+        help=f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}, the last four of the schema; default: guessed",
+    )
+    wire.add_argument("--json", action="store_true", help="print JSON instead")
+    wire.set_defaults(run=_wire)
+
+
 def _add_pulse(commands: Commands[argparse.ArgumentParser]) -> None:
     text = "Measure a service from outside: lone requests, pulses, load steps, retries. Names what it hides."
     pulse = commands.add_parser("pulse", help="show a service's hidden queue", description=text, allow_abbrev=False)
     pulse.add_argument("url", metavar="URL", nargs="?", help="OpenAI- or Anthropic-compatible, or plain HTTP")
     pulse.add_argument("--from", dest="reread", metavar="FILE", help="read a saved run again instead of measuring")
     pulse.add_argument("--pcap", metavar="FILE", help="read a packet capture instead of measuring")
-    pulse.add_argument("--port", type=_port, help="the service's port in the capture")
+    pulse.add_argument("--port", type=port, help="the service's port in the capture")
     pulse.add_argument("--api", choices=("auto", "openai", "anthropic", "http"), default="auto", help="default: ask it")
     pulse.add_argument("--model", metavar="NAME", default="", help="default: the first that the service lists")
     pulse.add_argument("--key-env", metavar="VARIABLE", help="environment variable that holds the service's key")
@@ -61,8 +88,8 @@ def _add_pulse(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_compare(commands: Commands[argparse.ArgumentParser]) -> None:
     text = "Compare two saved runs: exit code 0 if the second is not worse, 4 if it is, 20 if nothing can be said."
     compare = commands.add_parser("compare", help="compare two pulses", description=text, allow_abbrev=False)
-    compare.add_argument("first", metavar="A.json")
-    compare.add_argument("second", metavar="B.json")
+    compare.add_argument("first", metavar="A.json", help="a run that `zerolayer pulse --save` wrote")
+    compare.add_argument("second", metavar="B.json", help="a later one of the same service")
     compare.add_argument("--tolerance", metavar="X", type=_share, default=0.05, help="accepted worsening; default 0.05")
     compare.add_argument("--json", action="store_true", help="print JSON instead")
     compare.set_defaults(run=_compare)
@@ -115,22 +142,10 @@ def _add_sla(commands: Commands[argparse.ArgumentParser]) -> None:
     sla = commands.add_parser("sla", help="write the service's SLA page", description=text, allow_abbrev=False)
     sla.add_argument("url", metavar="URL", nargs="?", default=_ADMIN, help=f"its admin address; default {_ADMIN}")
     sla.add_argument("--contract", metavar="FILE", help="contract file; default contract.toml if it exists")
-    sla.add_argument("--html", action="store_true", help="write HTML in place of Markdown")
+    form = sla.add_mutually_exclusive_group()
+    form.add_argument("--html", action="store_true", help="write HTML in place of Markdown")
+    form.add_argument("--json", action="store_true", help="write JSON in place of Markdown")
     sla.set_defaults(run=_sla)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 1_000_000):
-        raise argparse.ArgumentTypeError("a count is a whole number from 1 to 1,000,000")
-    return int(text)
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    return tuple(_count(part) for part in text.split(","))
-
-
-def _rates(text: str) -> tuple[float, ...]:
-    return tuple(_number(part, 0.001, 1e6) for part in text.split(","))
 
 
 def _stages(text: str) -> tuple[tuple[float, float, float], ...]:
@@ -139,30 +154,8 @@ def _stages(text: str) -> tuple[tuple[float, float, float], ...]:
     for part in text.split(","):
         rates, _, seconds = part.partition(":")
         first, _, last = rates.partition("-")
-        stages.append((_number(first, 0, 1e6), _number(last or first, 0, 1e6), _number(seconds, 0.001, 1e6)))
+        stages.append((_seconds(first), _seconds(last or first), _positive(seconds)))
     return tuple(stages)
-
-
-def _number(text: str, low: float, high: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:
-        raise argparse.ArgumentTypeError(f"a number from {low:g} to {high:g} is needed")
-    return value
-
-
-def _positive(text: str) -> float:
-    return _number(text, 0.001, 1e6)
-
-
-def _seconds(text: str) -> float:
-    return _number(text, 0.0, 1e6)
-
-
-def _share(text: str) -> float:
-    return _number(text, 0.0, 1.0)
 
 
 # Numbers of a pulse, each a field of `Settings`, where the defaults stand: (name, placeholder, type, help).
@@ -187,10 +180,10 @@ _PULSE_NUMBERS = (
 )
 
 
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 65535):
-        raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
-    return int(text)
+def _wire(options: argparse.Namespace) -> int:
+    from zerolayer.check.wire_command import run
+
+    return run(options.file, options.form, json=options.json)
 
 
 def _pulse(options: argparse.Namespace) -> int:
@@ -275,4 +268,5 @@ def _watch(options: argparse.Namespace) -> int:
 def _sla(options: argparse.Namespace) -> int:
     from zerolayer.check.sla_command import run
 
-    return run(options.url, options.contract, html=options.html)
+    form = "html" if options.html else "json" if options.json else "markdown"
+    return run(options.url, options.contract, form)

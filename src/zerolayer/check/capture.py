@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from zerolayer.check.errors import InputFileError
+from zerolayer.check.files import read_bytes
 from zerolayer.check.run_file import BASELINE, CAPTURE, PHASES, Ints, Run, Settings, TargetInfo
 
 Endpoint = tuple[bytes, int]
@@ -56,12 +57,7 @@ def read_capture(path: Path, port: int | None) -> Run:
     Without a port, the service is where most connections were opened to. Requests that were alone are its
     lone probes. Raises ``InputFileError``.
     """
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputFileError(f"{path.name} is larger than {MAX_BYTES} bytes. Cut it, with editcap for example.")
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(f"{path.name} cannot be read ({type(error).__name__}). Check the file's name.") from None
+    data = read_bytes(path, most=MAX_BYTES, remedy="Cut it, with editcap for example.")
     try:
         packets = list(_packets(data))
     except (struct.error, IndexError, ValueError):

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from zerolayer.check.errors import InputFileError, TargetError
+from zerolayer.check.files import read_bytes
 from zerolayer.check.scrape import Scrape
 from zerolayer.errors import UsageError
 
@@ -41,9 +42,7 @@ class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 def read_cost(path: Path) -> Cost:
     """A cost table from a TOML file. Raises ``InputFileError``."""
     try:
-        cost = msgspec.toml.decode(path.read_bytes(), type=Cost)
-    except OSError as error:
-        raise InputFileError(f"{path.name} cannot be read ({type(error).__name__}). Check the file's name.") from None
+        cost = msgspec.toml.decode(read_bytes(path), type=Cost)
     except (msgspec.DecodeError, UnicodeDecodeError):
         fields = ", ".join(Cost.__struct_fields__)
         raise InputFileError(f"{path.name} is no cost table. It is TOML with {fields}.") from None

@@ -158,7 +158,7 @@ def quota(root: Path) -> Finding:
     share, group = min(limited)
     counted = dict(line.split() for line in _read(group / "cpu.stat").splitlines() if len(line.split()) == 2)
     times = _whole(counted.get("nr_throttled", "")) or 0
-    value = f"{share:g} cores, stopped {times} times"
+    value = f"{share:g} cores, times stopped: {times}"
     if share != int(share) or times:
         remedy = "use whole cores (cpusets, the static CPU manager of Kubernetes) in place of a quota"
         return Finding("processor", "quota", value, "none, or whole cores", Verdict.BAD, remedy)
@@ -215,14 +215,13 @@ def steal(root: Path) -> Finding:
     fields = _read(root / "proc/stat").partition("\n")[0].split()[1:]
     ticks = [_whole(field) for field in fields[:8]]
     if len(ticks) < 8 or None in ticks:
-        return Finding("processor", "stolen time", "not told", f"under {_STEAL:.0%}", Verdict.UNKNOWN)
+        return Finding("processor", "stolen time", "not told", f"under {100 * _STEAL:g} %", Verdict.UNKNOWN)
     share = (ticks[7] or 0) / max(1, sum(tick or 0 for tick in ticks))
+    seen, limit = f"{100 * share:.2f} % since boot", f"under {100 * _STEAL:g} %"
     if share > _STEAL:
         remedy = "ask for dedicated cores: what the host takes away no server can promise"
-        return Finding(
-            "processor", "stolen time", f"{share:.2%} since boot", f"under {_STEAL:.0%}", Verdict.BAD, remedy
-        )
-    return Finding("processor", "stolen time", f"{share:.2%} since boot", f"under {_STEAL:.0%}", Verdict.OK)
+        return Finding("processor", "stolen time", seen, limit, Verdict.BAD, remedy)
+    return Finding("processor", "stolen time", seen, limit, Verdict.OK)
 
 
 def pressure(root: Path) -> Finding:
@@ -233,7 +232,7 @@ def pressure(root: Path) -> Finding:
         value = float(text)
     except ValueError:
         return Finding("processor", "cores contended", "not told", f"under {_PRESSURE:g} %", Verdict.UNKNOWN)
-    seen, limit = f"{value:g} % of a minute", f"under {_PRESSURE:g} %"
+    seen, limit = f"{value:.2f} % of a minute", f"under {_PRESSURE:g} %"
     if value > _PRESSURE:
         remedy = "stop what else runs, or give the server cores of its own with `taskset`"
         return Finding("processor", "cores contended", seen, limit, Verdict.WATCH, remedy)

@@ -19,6 +19,7 @@ from zerolayer.check.carrier import Carrier, Http1Carrier, Http2Carrier
 from zerolayer.check.errors import TargetError
 from zerolayer.check.exchange import Exchange, Planned
 from zerolayer.check.network import Endpoint, Network, SystemNetwork
+from zerolayer.client.address import connect_reason
 
 READ_BYTES = 1 << 18
 SPIN_NS = 2_000_000  # epoll's timeout has a resolution of 1 ms: the last stretch before a send is polled
@@ -136,7 +137,9 @@ class LoadClient:
             if hello := carrier.answer():
                 sock.sendall(hello)
         except OSError as error:
-            raise TargetError(f"{self._endpoint} cannot be reached ({type(error).__name__}).") from None
+            raise TargetError(
+                f"{self._endpoint} cannot be reached: {connect_reason(error)}. Check the address."
+            ) from None
         if not (carrier.greeted and carrier.room):
             sock.close()
             raise TargetError(f"{self._endpoint} does not speak HTTP/2. Leave --http2 out.")

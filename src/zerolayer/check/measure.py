@@ -20,6 +20,7 @@ WARM_UP = 3
 PROBED, PULSED = 0.15, 0.6
 FEWEST_PROBES, FEWEST_ROUNDS, SMALLEST_LARGEST = 12, 3, 8
 _FASTER = 1.2  # than from the size before: the next one may be the first that does not fit in the slots
+_LEAST_SERVED = 10  # lone requests, else nothing is known of the unloaded time
 _FEWEST = 38.0  # times S0 that a measurement takes at least: the fewest probes, rounds and steps
 
 
@@ -105,8 +106,13 @@ class Measurement:
                 break
         session.did(probes=number)
         session.fold()
-        if session.result().served.sum() < min(10, number):
-            raise TargetError("Too few lone requests were served to know the unloaded time. Try when nobody else asks.")
+        seen, least = session.result(), min(_LEAST_SERVED, number)
+        served, refused = int(seen.served.sum()), int(seen.refused.sum())
+        if served < least:
+            raise TargetError(
+                f"Of {number} lone requests {served} were served and {refused} refused; {least} must be served to know "
+                "the unloaded time. Try when nobody else asks."
+            )
 
     def _pulses(self) -> None:
         """Pulses of all sizes in turn, each from idle: a drift of the service touches every size alike."""

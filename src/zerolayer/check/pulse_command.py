@@ -13,7 +13,8 @@ from pathlib import Path
 from zerolayer.check import compare as comparing
 from zerolayer.check import target as targets
 from zerolayer.check.capture import read_capture
-from zerolayer.check.errors import InputFileError, TargetError
+from zerolayer.check.errors import TargetError
+from zerolayer.check.files import check_writable, read_bytes, write_bytes
 from zerolayer.check.html_report import html
 from zerolayer.check.json_report import to_json
 from zerolayer.check.live_view import Lines, LiveView, Silent, Watcher
@@ -64,15 +65,17 @@ def pulse(options: PulseOptions) -> int:
     elif options.pcap is not None:
         run = read_capture(Path(options.pcap), options.port)
     else:
+        for file in filter(None, (options.save, options.html)):
+            check_writable(Path(file))  # before a minute is spent on what could not be kept
         run = _measure(options)
     report = analyse(run, limits)
-    if options.save is not None:
-        write(run, Path(options.save))
-    if options.html is not None:
-        _write(Path(options.html), html(run, report))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     print(to_json(run, report) if options.json else text(run, report))
+    if options.save is not None:
+        write(run, Path(options.save))
+    if options.html is not None:
+        write_bytes(Path(options.html), html(run, report).encode())
     return report.exit_code
 
 
@@ -140,17 +143,7 @@ def _body(text: str | None) -> bytes:
     """A request body: the text itself, or of the file after ``@``."""
     if text is None or not text.startswith("@"):
         return (text or "").encode()
-    try:
-        return Path(text[1:]).read_bytes()
-    except OSError as error:
-        raise InputFileError(f"The body's file cannot be read ({type(error).__name__}). Check its name.") from None
-
-
-def _write(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InputFileError(f"The report cannot be written ({type(error).__name__}). Choose another file.") from None
+    return read_bytes(Path(text[1:]))
 
 
 def compare(first: str, second: str, tolerance: float, *, json: bool) -> int:

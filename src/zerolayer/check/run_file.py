@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolayer.check.errors import InputFileError
+from zerolayer.check.files import read_bytes, write_bytes
 
 FORMAT = "zerolayer pulse"
 VERSION = 4  # 2 adds closed loops and stages, 3 a budget, 4 the pace of the client's machine
@@ -218,10 +219,7 @@ def write(run: Run, path: Path) -> None:
         reads=_Reads(run.read_request.tolist(), run.read_time.tolist(), run.read_events.tolist()),
         pace=_Pace(run.pace_phase.tolist(), run.pace_took.tolist()),
     )
-    try:
-        path.write_bytes(msgspec.json.encode(file) + b"\n")
-    except OSError as error:
-        raise InputFileError(f"The result cannot be written ({type(error).__name__}). Choose another file.") from None
+    write_bytes(path, msgspec.json.encode(file) + b"\n")
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -233,10 +231,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 def read(path: Path) -> Run:
     """Load a run. Raises ``InputFileError`` for another format, a newer version, or a damaged file."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(f"{path.name} cannot be read ({type(error).__name__}). Check the file's name.") from None
+    data = read_bytes(path)
     try:
         head = msgspec.json.decode(data, type=_Head)
     except msgspec.DecodeError:

@@ -11,7 +11,7 @@ import numpy as np
 
 from zerolayer.check import charts
 from zerolayer.check.cost_table import Cost, measured, read_cost, to_toml
-from zerolayer.check.errors import InputFileError
+from zerolayer.check.files import check_writable, write_bytes
 from zerolayer.check.html_report import figure, legend, page, table
 from zerolayer.check.json_report import finite
 from zerolayer.check.simulate import Demand, Outcome, Unservable, demand, find_nodes, rules, simulate, unservable
@@ -55,6 +55,8 @@ def run(options: SimulateOptions) -> int:
         return measure(options.measure)
     if not options.costs or options.trace is None:
         raise UsageError("Name arrivals with --trace FILE, and at least one cost table with --cost FILE.")
+    if options.html is not None:
+        check_writable(Path(options.html))  # before the work that it is for
     limits = rules(options.deadline_ms, options.first_token_ms, senders=options.senders, retries=options.retries)
     kinds = [read_cost(Path(name)) for name in options.costs]
     kinds = [kind.with_slots(slots) for kind in kinds for slots in options.slots or (kind.slots,)]
@@ -64,10 +66,10 @@ def run(options: SimulateOptions) -> int:
         for cost in kinds:
             plans += [Plan(cost, speed, work, outcome) for outcome in _outcomes(options, work, cost, limits)]
     never = _never(options, plans, limits)
-    if options.html is not None:
-        _write(Path(options.html), _page(options, plans, limits, never))
     told = [*aligned(_rows(plans)), _cheapest(options, plans), *map(_reason, never)]
     print(_json(plans, never) if options.json else "\n".join(filter(None, told)))
+    if options.html is not None:
+        write_bytes(Path(options.html), _page(options, plans, limits, never).encode())
     return 0 if all(plan.outcome is not None for plan in plans) else 4
 
 
@@ -231,10 +233,3 @@ def _curve(plans: list[Plan], plan: Plan, limits: Rules) -> _Curve:
         np.array([100 * each.served_share for each in seen]),
         np.array([100 * each.met / max(1, each.arrivals) for each in seen]),
     )
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputFileError(f"The report cannot be written ({type(error).__name__}). Choose another file.") from None

@@ -15,6 +15,7 @@ import msgspec
 from zerolayer.check.scrape import Scrape
 from zerolayer.contract import Contract
 
+VERSION: Final = 1  # of the page as JSON
 _NOT_YET: Final = "not measured yet"
 _LATENCIES: Final = (
     ("Time to the first token", "vllm:time_to_first_token_seconds"),
@@ -26,26 +27,26 @@ _FIRST: Final = "vllm:time_to_first_token_seconds"
 _RETRIES: Final = ("kept", "early", "late", "broken")
 
 
-class Heading(msgspec.Struct, frozen=True):
+class Heading(msgspec.Struct, frozen=True, tag=str.lower):
     """A section begins."""
 
     text: str
     level: int = 2
 
 
-class Quote(msgspec.Struct, frozen=True):
+class Quote(msgspec.Struct, frozen=True, tag=str.lower):
     """What a customer reads."""
 
     text: str
 
 
-class Paragraph(msgspec.Struct, frozen=True):
+class Paragraph(msgspec.Struct, frozen=True, tag=str.lower):
     """Running text."""
 
     text: str
 
 
-class Table(msgspec.Struct, frozen=True):
+class Table(msgspec.Struct, frozen=True, tag=str.lower):
     """Head and rows."""
 
     head: tuple[str, ...]
@@ -78,7 +79,7 @@ def sentence(contract: Contract, scrape: Scrape) -> str:
     late = _late(scrape, _FIRST, "first_token", deadline.first_token_ms)
     kept = max(0, kept - late)  # as if no request had missed both
     told = f"If we take your request, its first word comes within {first} and its last within {end}"
-    told += f"; so it was for {_share(kept, all_of_them)} of {all_of_them:,} requests. " if all_of_them else ". "
+    told += f"; so it was for {_share(kept, all_of_them)} of {_requests(all_of_them)}. " if all_of_them else ". "
     if not deadline.horizon_ms:
         return told + "If we cannot take it, we say so at once."
     told += f"If we cannot take it, we say so at once and, up to {ahead} ahead, tell you the millisecond to come back"
@@ -137,7 +138,7 @@ def _refusals(contract: Contract, scrape: Scrape) -> list[Block]:
         Table(
             ("Figure", "Measured", "Of"),
             (
-                ("Refused for lack of slots", _share(refused, refused + requests), f"{refused + requests:,} requests"),
+                ("Refused for lack of slots", _share(refused, refused + requests), _requests(refused + requests)),
                 ("Booked retries that were served", _share(served, came), f"{came:,} retries"),
                 ("Booked clients that did not come", _share(away, away + came), f"{away + came:,} bookings"),
             ),
@@ -153,8 +154,8 @@ def _abandonment(scrape: Scrape) -> list[Block]:
         Table(
             ("Clients that left", "Measured", "Of"),
             (
-                ("before the first token", _share(left["prefill"], requests), f"{requests:,} requests"),
-                ("during the reply", _share(left["decode"], requests), f"{requests:,} requests"),
+                ("before the first token", _share(left["prefill"], requests), _requests(requests)),
+                ("during the reply", _share(left["decode"], requests), _requests(requests)),
             ),
         ),
     ]
@@ -220,6 +221,10 @@ def _share(part: int, whole: int) -> str:
     return f"{min(99.99, 100 * part / whole):.2f} %"
 
 
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count:,} requests"
+
+
 def _time(seconds: float) -> str:
     for size, unit in ((1.0, "s"), (1e-3, "ms")):
         if seconds >= size:
@@ -243,6 +248,11 @@ def markdown(blocks: Sequence[Block]) -> str:
                 "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
             )
     return "\n\n".join(parts) + "\n"
+
+
+def as_json(blocks: Sequence[Block]) -> str:
+    """The page for programs: ``{"version": 1, "blocks": [{"type": "heading", ...}, ...]}``."""
+    return msgspec.json.encode({"version": VERSION, "blocks": blocks}).decode() + "\n"
 
 
 _STYLE: Final = (

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from zerolayer.check.errors import InputFileError
+from zerolayer.check.files import read_bytes
 from zerolayer.check.run_file import Stage
 
 
@@ -36,12 +37,10 @@ class _Mooncake(msgspec.Struct):
 
 def read_trace(path: Path, *, speed: float = 1.0, limit: int | None = None) -> list[Arrival]:
     """The first ``limit`` requests in order of time, ``speed`` times as fast. Raises ``InputFileError``."""
+    data = read_bytes(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputFileError(f"{path.name} cannot be read ({type(error).__name__}). Check the file's name.") from None
-    lines = text.splitlines()
-    try:
+        text = data.decode("utf-8-sig")
+        lines = text.splitlines()
         rows = _mooncake(lines) if text.lstrip().startswith("{") else _azure(lines)
     except (KeyError, ValueError, TypeError, msgspec.DecodeError):
         raise InputFileError(

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final, TextIO
 
+from zerolayer.check.admin import ask_admin
 from zerolayer.check.errors import TargetError
 from zerolayer.check.screen import LATENCIES, Screen
-from zerolayer.client.address import Address, Patience
-from zerolayer.client.blocking import get
+from zerolayer.client.address import Patience
 from zerolayer.client.errors import BrokenReply
 
 _SILENCE_S: Final = 10.0  # a moment comes several times a second
@@ -26,7 +26,7 @@ def watch(url: str, *, once: bool, latency: str = LATENCIES[0], json: bool = Fal
     out = out or sys.stdout
     moving = out.isatty() and not once
     patience = Patience(_SILENCE_S, None, time.monotonic_ns)
-    exchange = get(Address.parse(url), "/live", patience)
+    exchange = ask_admin(url, "/live", patience)
     try:
         size = shutil.get_terminal_size()
         screen = Screen(size.columns, size.lines - 1 if moving else 0, latency)

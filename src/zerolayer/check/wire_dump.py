@@ -12,13 +12,14 @@ from typing import Final
 
 import msgspec
 
+from zerolayer.check.errors import InputFileError
+from zerolayer.check.files import read_bytes
 from zerolayer.check.wire_http1 import Http1Dump, looks_like_http1
 from zerolayer.check.wire_http2 import PREFACE, Http2Dump, looks_like_frames
 from zerolayer.check.wire_json import JsonDump, event_ranges
 from zerolayer.check.wire_protobuf import ProtobufDump
 from zerolayer.check.wire_range import Body, ByteRange, Ranges
 from zerolayer.check.wire_verdict import judged_body, judged_requests
-from zerolayer.errors import StartupError
 
 VERSION: Final = 1
 _MOST_BYTES: Final = 1 << 28
@@ -69,15 +70,11 @@ def guess(data: bytes) -> str:
 
 
 def read(path: Path) -> bytes:
-    """A capture. Raises StartupError when it cannot be read or is too large."""
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise StartupError(f"{path} is larger than {_MOST_BYTES >> 20} MB; cut out the part that matters.")
-        return path.read_bytes()
-    except OSError as error:
-        raise StartupError(
-            f"{path} cannot be read ({error.strerror or 'unknown reason'}). Name another file."
-        ) from None
+    """A capture. Raises ``InputFileError`` when it cannot be read, is too large, or is empty."""
+    data = read_bytes(path, most=_MOST_BYTES, remedy="Cut out the part that matters.")
+    if not data:
+        raise InputFileError(f"{path} is empty. Name a file that holds what was sent or received.")
+    return data
 
 
 def lines(ranges: Iterable[ByteRange]) -> Iterator[str]:

@@ -57,6 +57,8 @@ def _converse(client: Client, messages: list[dict[str, str]], options: ChatOptio
         try:
             text = input("> " if sys.stdin.isatty() else "")
         except EOFError:
+            if sys.stdin.isatty():
+                print()  # Ctrl-D leaves the cursor behind the prompt
             return 0
         if not text.strip():
             continue
@@ -64,7 +66,7 @@ def _converse(client: Client, messages: list[dict[str, str]], options: ChatOptio
         try:
             answer, outcome = _ask(client, messages, options, sys.stdout)
         except ClientError as error:
-            print(f"\nerror: {error.message}", file=sys.stderr)
+            print(f"\nzerolayer: {error.message.translate(_UNSAFE)}", file=sys.stderr)
             messages.pop()
             continue
         except KeyboardInterrupt:

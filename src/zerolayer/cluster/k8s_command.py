@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Final
 
+from zerolayer.argument_types import whole
+
 Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers returns has no public name
 
 _DEFAULTS: Final = (
@@ -17,15 +19,7 @@ _DEFAULTS: Final = (
     ("memory", "QUANTITY", str, "memory of a node", "8Gi"),
     ("device", "RESOURCE", str, "of a device plugin, such as nvidia.com/gpu: one for each node", ""),
 )
-
-
-def _count(text: str) -> str:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError("must be a number of at least 1")
-    return text
-
-
-_SERVE: Final = (("model", "MODEL", str), ("slots", "N", _count), ("slot-tokens", "N", _count))
+_SERVE: Final = (("model", "MODEL", str), ("slots", "N", whole(1, 1024)), ("slot-tokens", "N", whole(16, 1 << 20)))
 
 
 def add_k8s(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -51,7 +45,7 @@ def _run(options: argparse.Namespace) -> int:
     from zerolayer.cluster.yaml_text import documents
 
     given = [(f"--{name}", getattr(options, name.replace("-", "_"))) for name, *_ in _SERVE]
-    serve = tuple(part for flag, value in given if value is not None for part in (flag, value))
+    serve = tuple(part for flag, value in given if value is not None for part in (flag, str(value)))
     shape = {name: getattr(options, name) for name, *_ in _DEFAULTS}
     fleet = Fleet(options.image, serve=serve, insecure=options.insecure, **shape)
     objects = manifests(fleet)

@@ -8,17 +8,20 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from zerolayer.argument_types import number, whole
+
 if TYPE_CHECKING:
     from zerolayer.cluster.ray_fleet import RayCluster
 
 Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers returns has no public name
 
+VERSION: Final = 1  # of the JSON
 _UP: Final = (
-    ("nodes", "N", int, "number of nodes", 1),
-    ("cpus", "N", float, "processors of a node", 1.0),
-    ("gpus", "N", float, "GPUs of a node", 0.0),
-    ("port", "PORT", int, "port of the first node, the next one has the next; 0 = any free one", 0),
-    ("wait", "SECONDS", float, "for room in the cluster and for each node to be ready", 300.0),
+    ("nodes", "N", whole(1, 1000), "number of nodes", 1),
+    ("cpus", "N", number(0.001, 1e6), "processors of a node", 1.0),
+    ("gpus", "N", number(0, 1e6), "GPUs of a node", 0.0),
+    ("port", "PORT", whole(0, 65535), "port of the first node, the next one has the next; 0 = any free one", 0),
+    ("wait", "SECONDS", number(0.001, 1e6), "for room in the cluster and for each node to be ready", 300.0),
 )
 
 
@@ -26,7 +29,7 @@ def add_ray(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands."""
     text = "Nodes on a Ray cluster that runs already. Ray places and replaces them; no request passes it."
     ray = commands.add_parser("ray", help="run nodes on a Ray cluster", description=text, allow_abbrev=False)
-    verbs = ray.add_subparsers(metavar="VERB", required=True)
+    verbs = ray.add_subparsers(title="commands", metavar="COMMAND", required=True)
     up = _verb(verbs, "up", "place nodes, wait until they are ready, print their addresses", _up)
     for name, placeholder, kind, note, default in _UP:
         up.add_argument(f"--{name}", metavar=placeholder, type=kind, default=default, help=f"{note}; default {default}")
@@ -62,7 +65,7 @@ def _up(cluster: RayCluster, options: argparse.Namespace) -> int:
     fleet = Fleet(options.name, options.nodes, options.cpus, options.gpus, options.port, tuple(options.serve))
     addresses = cluster.up(fleet, options.wait, lambda line: print(line, file=sys.stderr, flush=True))
     if options.json:
-        print(json.dumps({"addresses": addresses}))
+        print(json.dumps({"version": VERSION, "addresses": addresses}))
         return 0
     print(f"zerolayer.Client({json.dumps(addresses)})")
     return 0
@@ -71,7 +74,8 @@ def _up(cluster: RayCluster, options: argparse.Namespace) -> int:
 def _status(cluster: RayCluster, options: argparse.Namespace) -> int:
     places = cluster.status(options.name)
     if options.json:
-        print(json.dumps([{"node": place.index, "address": place.address, "alive": place.alive} for place in places]))
+        nodes = [{"node": place.index, "address": place.address, "alive": place.alive} for place in places]
+        print(json.dumps({"version": VERSION, "nodes": nodes}))
     else:
         for place in places:
             print(f"{place.index:3d}  {place.address:40s} {'alive' if place.alive else 'being replaced'}")
@@ -80,5 +84,6 @@ def _status(cluster: RayCluster, options: argparse.Namespace) -> int:
 
 def _down(cluster: RayCluster, options: argparse.Namespace) -> int:
     ended = cluster.down(options.name)
-    print(json.dumps({"ended": ended}) if options.json else f"{ended} nodes ended")
+    document = {"version": VERSION, "ended": ended}
+    print(json.dumps(document) if options.json else f"nodes that ended: {ended}")
     return 0

@@ -8,6 +8,7 @@ from zerolayer.front.dialect import Dialect
 from zerolayer.front.exchange import Action, Carrier, ErrorReply, Headers
 from zerolayer.front.lines import Frames, Line
 from zerolayer.front.outbox import Writer
+from zerolayer.front.plain import PlainTransport
 from zerolayer.front.receipt import Receipt
 from zerolayer.front.site import Site
 from zerolayer.guard.identity import Identity
@@ -28,6 +29,35 @@ def send_each(descriptors: list[int], pieces: list[bytes], let_go: bool = True, 
     Returns (place, bytes sent) of each that was not sent as a whole, whatever the reason. Raises ``ValueError`` where
     the lists are not of one length, ``TypeError`` for anything but integers and bytes.
     """
+
+def send_now(descriptor: int, data: bytes, /) -> int:
+    """The bytes that the kernel took at once, 0 where it has no room; or the number of an error, negative."""
+
+@final
+class Sockets:
+    """An epoll instance (epoll(7)) of the sockets of ``transport``'s kind, which keeps ``receive`` in ``__slots__``.
+
+    All of its methods raise ``OSError``.
+    """
+
+    def __init__(self, transport: type[PlainTransport], /) -> None: ...
+    def fileno(self) -> int:
+        """It is readable while one of the sockets is."""
+
+    def close(self) -> None:
+        """Watch nobody any more."""
+
+    def add(self, descriptor: int, /) -> None:
+        """Watch for bytes to read."""
+
+    def watch(self, descriptor: int, was: bool, reads: bool, writes: bool, /) -> None:
+        """Watch for bytes to read and for room to write from now on; ``was``: it was watched for one of them."""
+
+    def look(self, transports: dict[int, PlainTransport], /) -> None:
+        """Read where bytes have come and hand them on; tell of room, of ends and of errors.
+
+        At most 64 sockets, each once. Whoever fails at what it is told is told so by ``broken``.
+        """
 
 @final
 class Growth:
@@ -84,8 +114,26 @@ class RequestIds:
     def new(self) -> bytes:
         """A name that no other has that these made."""
 
+class CommonHeadersBase:
+    """What of ``CommonHeaders`` is done for every reply. Subclasses have ``_tell`` and ``_fit``."""
+
+    _wall_s: Callable[[], float]
+    _load: Callable[[], bytes]
+    _told_load: bytes
+    _start: bytes
+    _between: bytes
+    _after: bytes
+    _id_bytes: int
+
+    def usual(self, request_id: bytes, /) -> bytes:
+        """``_start``, the wall clock with six decimals, ``_between``, the id, ``_after``.
+
+        ``_tell`` is called first where ``_load`` gives something else than ``_told_load``, and ``_fit`` where an id
+        has not ``_id_bytes``. Raises what they raise, and ``ValueError`` where the clock shows no time.
+        """
+
 class ExchangeBase:
-    """The fields of every exchange, its name, its account of time, and its complete reply.
+    """The fields of every exchange, its name, its account of time, and the end of its reply.
 
     ``id`` is the client's own ``x-request-id`` where it is at most 128 visible ASCII characters, else one of the
     site's. Subclasses have no fields of their own, and ``_file``.
@@ -129,6 +177,9 @@ class ExchangeBase:
 
         ``spelled`` are headers as the carrier writes them.
         """
+
+    def end_stream(self, events: bytes, trailers: Headers = (), /) -> None:
+        """The last events; the stream ends as complete. Where it has not begun, all of it is one write."""
 
     def _finish(self, status: int, /) -> None:
         """The last write is next; what the ledger is to tell comes before it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from zerolayer.wire._native import stamped
+from zerolayer.front._native import CommonHeadersBase
 
 _ALLOW_ORIGIN: Final = b"access-control-allow-origin"
 _EXPOSED: Final = (
@@ -26,7 +26,7 @@ class Spelling(Protocol):
         """The bytes of it. Raises ValueError when ``value`` holds a line break."""
 
 
-class CommonHeaders:
+class CommonHeaders(CommonHeadersBase):
     """``wall_s`` is the time in Unix seconds, ``load`` renders ``x-zl-load``; ``origins`` are pages that may call."""
 
     def __init__(
@@ -41,27 +41,22 @@ class CommonHeaders:
         self._wall_s = wall_s
         self._load = load
         self._origins = origins
-        self._told_load = b""
         constant = spell(b"server", b"zerolayer/" + version.encode())
         if origins:
             constant += spell(b"vary", b"origin")
         self._constant = constant
         self._time, self._after_time = spell(b"x-server-time", _SAMPLE).split(_SAMPLE)
-        self._start = b""
         self._around_load: dict[int, tuple[bytes, bytes]] = {}  # a load's length -> as below
         self._around: dict[int, tuple[bytes, bytes]] = {}  # an id's length -> what stands before it and after it
         self._tell(load())
+        self._fit(OWN_ID_BYTES)
 
     def of(self, request_id: bytes, also_as: bytes = b"", origin: bytes | None = None) -> bytes:
         """``request_id`` is visible ASCII, and told as the header ``also_as`` too.
 
         ``origin`` is what the request's header of that name said.
         """
-        load = self._load()
-        if load != self._told_load:
-            self._tell(load)
-        between, after = self._around.get(len(request_id)) or self._id(len(request_id))
-        headers = stamped(self._start, self._wall_s(), between, request_id, after)
+        headers = self.usual(request_id)
         if also_as:
             headers += self._spell(also_as, request_id)
         if origin is not None and origin in self._origins:
@@ -82,6 +77,11 @@ class CommonHeaders:
         before, after = spelled[:at], spelled[at + size :]
         self._around_load[size] = around = self._constant + before, after + self._time
         return around
+
+    def _fit(self, size: int) -> None:
+        """From here on ids have ``size`` bytes."""
+        self._between, self._after = self._around.get(size) or self._id(size)
+        self._id_bytes = size
 
     def _id(self, size: int) -> tuple[bytes, bytes]:
         """What is written around an id of ``size`` bytes."""

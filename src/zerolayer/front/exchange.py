@@ -19,9 +19,10 @@ from zerolayer.errors import (
     StaleInput,
     Unauthenticated,
     Unavailable,
+    UnsupportedEncoding,
     ZerolayerError,
 )
-from zerolayer.front._native import ExchangeBase, RequestIds
+from zerolayer.front._native import CommonHeadersBase, ExchangeBase, RequestIds
 from zerolayer.front.caller import Caller
 from zerolayer.front.common_headers import CommonHeaders
 from zerolayer.front.defect import log_defect
@@ -49,6 +50,7 @@ _NO_RETRY: Final = (
 )  # fmt: skip
 # RFC 9110 section 11.6.1: a 401 says how to come in.
 _CHALLENGE: Final[tuple[Header, ...]] = ((b"www-authenticate", b'Bearer realm="zerolayer"'),)
+_TAKES: Final[tuple[Header, ...]] = ((b"accept-encoding", b"identity"),)  # RFC 9110 section 15.5.16
 
 # For every request: a member of an enumeration is dearer to name.
 _WAIT: Final = int(Stage.WAIT)
@@ -146,16 +148,19 @@ class Exchange(ExchangeBase):
             metrics.limited(error.limit, "refused")
         if self.receipt is not None:
             self.receipt.failed(error)
-        if self.explain is not None:
-            status, headers, body = self.explain(error)
-        elif isinstance(error, RetryLater):  # under load most of all
-            status, body = self.dialect.error(error, self.id)
-            headers = _JSON_ALONE
-        else:
-            status, headers, body = self._explain(error)
         spelled = b""
-        if self.tells_when and isinstance(error, RetryLater):
-            spelled = self._connection.later(error.retry_after_ms, error.ticket or "")
+        if isinstance(error, RetryLater):  # under load most of all
+            if self.tells_when:
+                spelled = self._connection.later(error.retry_after_ms, error.ticket or "")
+            if self.explain is None:
+                status, body = self.dialect.error(error, self.id)
+                headers = _JSON_ALONE
+            else:
+                status, headers, body = self.explain(error)
+        elif self.explain is None:
+            status, headers, body = self._explain(error)
+        else:
+            status, headers, body = self.explain(error)
         self.reply(status, headers, body, keep_alive=keep_alive, spelled=spelled)
         if isinstance(error, _LACK_OF_SLOTS):
             stages = self.stages
@@ -184,21 +189,6 @@ class Exchange(ExchangeBase):
     def outlet(self) -> Outlet | None:
         """As ``Carrier.outlet``, while the stream is open."""
         return self._connection.outlet() if self.streaming and not self._left else None
-
-    def end_stream(self, events: bytes, trailers: tuple[Header, ...] = ()) -> None:
-        """The last events; the stream ends as complete."""
-        if self._left:
-            return
-        self._finish(_OK)
-        head, connection = self.head, self._connection
-        keep_alive = head.keep_alive and not connection.draining
-        if self.streaming:
-            connection.end_stream(events, trailers, keep_alive=keep_alive)
-        else:
-            self.streaming = True
-            common = connection.common.of(self.id, self.dialect.id_header, head.values.get(b"origin"))
-            connection.whole_stream(common, self.media + self.more_headers, events, trailers, keep_alive=keep_alive)
-        self._leave(_WRITE)
 
     def break_stream(self, events: bytes) -> None:
         """The last events of a stream that failed: nobody takes it for complete."""
@@ -246,6 +236,8 @@ class Exchange(ExchangeBase):
             extra = retry_headers(error)
         elif isinstance(error, MethodNotAllowed):
             extra = ((b"allow", self.allow),)
+        elif isinstance(error, UnsupportedEncoding):
+            extra = _TAKES
         elif isinstance(error, _NO_RETRY):
             extra = (*_CHALLENGE, *_FINAL) if isinstance(error, Unauthenticated) else _FINAL
         status, body = self.dialect.error(error, self.id)
@@ -262,8 +254,8 @@ class Exchange(ExchangeBase):
 ExchangeBase.begin_with(
     {
         "Site": Site, "Head": Head, "Dialect": Dialect, "StageClock": StageClock, "GlueMeter": GlueMeter,
-        "RequestIds": RequestIds, "unreadable": _UNREADABLE, "identity": ANYONE, "dialect": OPENAI,
-        "media": _EVENT_STREAM, "never": NEVER,
+        "RequestIds": RequestIds, "CommonHeaders": CommonHeadersBase, "unreadable": _UNREADABLE, "identity": ANYONE,
+        "dialect": OPENAI, "media": _EVENT_STREAM, "never": NEVER,
     }
 )  # fmt: skip
 

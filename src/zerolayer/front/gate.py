@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.contract_listen import Listen, is_loopback
-from zerolayer.errors import OriginRefused, UnsupportedMediaType, ZerolayerError
+from zerolayer.errors import OriginRefused, UnsupportedEncoding, UnsupportedMediaType, ZerolayerError
 from zerolayer.wire.http1 import Head
 
 PROTOBUF_MEDIA: Final = b"application/x-protobuf"
@@ -86,7 +86,7 @@ def _check_media(head: Head, media: tuple[bytes, ...], *, from_browser: bool) ->
         )
     encoding = head.get(b"content-encoding")
     if encoding is not None and encoding.lower() != b"identity":
-        return UnsupportedMediaType("the body must not be compressed; send it without content-encoding")
+        return UnsupportedEncoding("the body must not be compressed; send it without content-encoding")
     return None
 
 

@@ -128,8 +128,9 @@ class Generator:
                 passed_ns=exchange.stages.elapsed_ns,
                 identity=exchange.identity,
             )
-            exchange.more_headers = _extra(arrival, arrival.verdict)
-            if arrival.verdict.wait_ms:
+            verdict = arrival.verdict
+            exchange.more_headers = _extra(arrival, verdict)
+            if verdict.wait_ms:
                 self._wait(exchange, request, arrival)
             else:
                 self._reserve(exchange, request, arrival)
@@ -155,7 +156,7 @@ class Generator:
         exchange.on_gone = self._loop.call_later(arrival.verdict.wait_ms / 1000, come).cancel
 
     def _reserve(self, exchange: Exchange, request: Request, arrival: Arrival) -> None:
-        if request.fills_cache:
+        if request.max_tokens == 0 and request.fills_cache:
             self._drafts.begin(exchange, request, arrival)
             return
         try:
@@ -165,6 +166,9 @@ class Generator:
         except (RateLimited, BudgetSpent):
             exchange.more_headers += limit_headers(self._guard.budgets.levels(arrival.identity), exchange)
             raise
+        if isinstance(answer, ZerolayerError):
+            exchange.error(answer)
+            return
         exchange.mark(_GUARD)
         if isinstance(answer, Held):
             self._held.add(exchange, answer, partial(self._granted, request, arrival))

@@ -14,15 +14,25 @@ from typing import Final
 
 import msgspec
 
-from zerolayer.errors import DeadlineExceeded, InvalidRequest, UnknownMethod, UnsupportedMediaType, ZerolayerError
+from zerolayer.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    NotCompressed,
+    UnknownMethod,
+    UnsupportedEncoding,
+    UnsupportedMediaType,
+    ZerolayerError,
+)
 from zerolayer.front.exchange import ErrorReply, Exchange, Headers
 from zerolayer.observe.stages import Stage
 from zerolayer.wire.grpc import (
     CONTENT_TYPE,
+    IDENTITY,
     OK_TRAILERS,
     PARTIAL,
     Deframer,
     frame,
+    not_one,
     only_message,
     parse_timeout,
     status_trailers,
@@ -31,6 +41,7 @@ from zerolayer.wire.http1_head import HTTP2, Head
 
 _PARSE: Final = int(Stage.PARSE)  # for every call: a member of an enumeration is dearer to name
 _MEDIA: Final[Headers] = (CONTENT_TYPE,)
+_HOW: Final = "a message is marked as compressed, and no grpc-encoding of the call says how; clear its Compressed-Flag"
 
 Handler = Callable[["GrpcCall", bytes | None], None]
 
@@ -106,6 +117,8 @@ class GrpcCall:
                 self._method.handler(self, message)
             if ended:
                 self._method.handler(self, None)
+        except UnsupportedEncoding as error:
+            self._fail_compressed(error)
         except ZerolayerError as error:
             self.fail(error)
 
@@ -114,9 +127,18 @@ class GrpcCall:
         try:
             message = only_message(exchange.body, self._message_bytes)
             exchange.mark(_PARSE)
+            if message is None:
+                raise not_one(exchange.body, self._message_bytes)
             self._method.handler(self, message)
+        except UnsupportedEncoding as error:
+            self._fail_compressed(error)
         except ZerolayerError as error:
             self.fail(error)
+
+    def _fail_compressed(self, error: UnsupportedEncoding) -> None:
+        """A message is compressed; if it cannot be, the fault lies elsewhere than in what this server can undo."""
+        how = self.metadata.get(b"grpc-encoding")
+        self.fail(NotCompressed(_HOW) if how in (None, IDENTITY) else error)
 
     def expire(self) -> None:
         """The client's deadline has passed."""

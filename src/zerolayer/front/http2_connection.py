@@ -155,7 +155,7 @@ class Http2Connection(asyncio.Protocol):
             self._flush()
             return b""
         data = self.core.take()
-        if self.core.more:
+        if self.core.sender.more:
             self.wake()
         return data
 
@@ -340,18 +340,18 @@ class Http2Connection(asyncio.Protocol):
     def _flush(self) -> None:
         if self._closed:
             return
-        core = self.core
+        core, sender = self.core, self.core.sender
         if self._stalled_ns != NEVER:
-            if core.out_bytes > self._limits.unsent_bytes:
+            if sender.out_bytes > self._limits.unsent_bytes:
                 _log.warning("a client that does not read its replies was cut")
                 self.cut()
             return
         ends = self._draining and not core.streams
         if ends:
             core.go_away()
-        if core.out_bytes or core.more:
-            self._transport.write(core.take())
-            if core.more:
+        if sender.out_bytes or sender.more:
+            self._transport.write(sender.take())
+            if sender.more:
                 self.wake()
         if ends:
             self._linger()

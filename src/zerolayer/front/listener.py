@@ -3,7 +3,7 @@
 Accepting is ours rather than the loop's for two reasons: a connection over the limit is answered in one write instead
 of being dropped, and a process that is out of descriptors pauses for a moment instead of spinning on a listener that
 stays readable (EMFILE). Whoever comes without TLS over TCP, and that is nearly everybody, is accepted in one native
-call with all who came along, and costs neither a socket of Python's nor a task.
+call with all who came along, and has a transport of ours (``plain.py``).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import resource
 import socket
 import stat
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
 
 from zerolayer.contract_listen import is_loopback
-from zerolayer.errors import StartupError
+from zerolayer.errors import StartupError, system_reason
 from zerolayer.front._native import accept_each
 from zerolayer.front.caller import Caller
+from zerolayer.front.plain import PlainSockets
 from zerolayer.front.site import Peer
 from zerolayer.front.tls import HANDSHAKE_S, SHUTDOWN_S, Tls
 
@@ -35,8 +35,10 @@ _BURST = 64  # accepts in one turn of the loop
 _PAUSE_S = 0.1
 _LINGERING = 32  # refused sockets kept open for a moment, so that closing does not reset what they were told
 _SPARE_DESCRIPTORS = 64  # files, pipes and the refused, beside connections
-# What is accepted inherits these (tcp(7)): a peer that vanished is noticed in two minutes, also where nothing is sent.
-_KEEP_ALIVE = (
+# What is accepted inherits these (tcp(7)): small pieces leave at once, and a peer that vanished is noticed in two
+# minutes, also where nothing is sent.
+_INHERITED = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
@@ -104,7 +106,7 @@ def bind_unix(path: str, flag: str = "--unix") -> socket.socket:
     except OSError as error:
         opened.close()
         raise StartupError(
-            f"cannot listen on {path} ({errno.errorcode.get(error.errno or 0, 'no reason')}). Give {flag} a path in a "
+            f"cannot listen on {path} ({system_reason(error)}). Give {flag} a path in a "
             "folder that you may write to, at most 107 bytes long."
         ) from None
     finally:
@@ -131,8 +133,7 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
     try:
         opened.setblocking(False)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        for level, option, value in _KEEP_ALIVE:
-            opened.setsockopt(level, option, value)
+        _pass_on(opened)
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         opened.bind(address)
@@ -143,6 +144,11 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
     return opened
 
 
+def _pass_on(listening: socket.socket) -> None:
+    for level, option, value in _INHERITED:
+        listening.setsockopt(level, option, value)
+
+
 def _bind_failure(error: OSError, host: str, port: int, flag: str) -> StartupError:
     if error.errno == errno.EADDRINUSE:
         return StartupError(
@@ -151,29 +157,8 @@ def _bind_failure(error: OSError, host: str, port: int, flag: str) -> StartupErr
     if error.errno == errno.EACCES:
         return StartupError(f"port {port} needs privileges. Choose one above 1023 with {flag}.")
     return StartupError(
-        f"cannot listen on {host} port {port} ({errno.errorcode.get(error.errno or 0, 'no reason')}). Change {flag}."
+        f"cannot listen on {host} port {port} ({system_reason(error)}). Change {flag}."
     )
-
-
-class _Accepted:
-    """A descriptor, as the loop asks for it: as a socket that closes nothing, for the transport does that."""
-
-    __slots__ = ("_descriptor", "family")
-
-    type: Final = socket.SOCK_STREAM
-
-    def __init__(self, descriptor: int, family: int) -> None:
-        self._descriptor = descriptor
-        self.family = family
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-Opening = asyncio.Task[object] | Coroutine[Any, Any, tuple[asyncio.Transport, object]]
 
 
 class Listener:
@@ -199,11 +184,15 @@ class Listener:
         self._busy = busy  # renders the reply to a connection over the limit
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._opening: set[Opening] = set()
+        self._opening: set[asyncio.Task[object]] = set()
+        self._plain = PlainSockets(self._loop)
         self._refused: deque[socket.socket] = deque()
         self._reserve = _open_reserve()
         self._paused: asyncio.TimerHandle | None = None
         self._stopped = False
+        for listening in sockets:
+            if listening.family != socket.AF_UNIX:
+                _pass_on(listening)  # others may have made it
 
     @property
     def sockets(self) -> tuple[socket.socket, ...]:
@@ -220,8 +209,7 @@ class Listener:
         self._paused = None
         if not self._stopped:
             for listening in self._sockets:
-                plain = self._tls is None and listening.family != socket.AF_UNIX
-                accept = self._accept_plain if plain else self._accept
+                accept = self._accept_plain if self._is_plain(listening) else self._accept
                 self._loop.add_reader(listening.fileno(), accept, listening)
 
     def rest(self) -> None:
@@ -238,8 +226,7 @@ class Listener:
         """Close those."""
         opening, self._opening = self._opening, set()
         for each in opening:
-            if isinstance(each, asyncio.Task):
-                each.cancel()  # of the others the loop must have told the connection before they can be closed
+            each.cancel()
 
     def take(self, accepted: socket.socket) -> None:
         """A connection that another process accepted."""
@@ -259,6 +246,7 @@ class Listener:
         self._refused.clear()
         if self._reserve >= 0:
             os.close(self._reserve)
+        self._plain.stop()
 
     def sweep(self) -> None:
         """Close the refused of the last period."""
@@ -283,10 +271,9 @@ class Listener:
     def _accept_plain(self, listening: socket.socket) -> None:
         """The same of TCP without TLS."""
         found, error = accept_each(listening.fileno(), _BURST)
-        family = int(listening.family)
         for descriptor, address in found:
-            if len(self._connections) + len(self._opening) < self._limit:
-                self._open_plain(_Accepted(descriptor, family), Caller(address=address))
+            if len(self._connections) < self._limit:
+                self._open_plain(descriptor, address)
             else:
                 self._take(socket.socket(fileno=descriptor))
         if error in _EXHAUSTED:
@@ -294,28 +281,22 @@ class Listener:
         elif error:
             raise OSError(error, os.strerror(error))
 
-    def _open_plain(self, accepted: _Accepted, caller: Caller) -> None:
-        # The loop's coroutine waits once, for its own next turn; a task to wait with would cost more than all the rest.
-        make = partial(self._make, caller=caller)
-        opening = self._loop.connect_accepted_socket(make, cast(socket.socket, accepted))
-        try:
-            told = opening.send(None)
-        except OSError:
-            os.close(accepted.fileno())
-            return
-        self._opening.add(opening)
-        told.add_done_callback(partial(self._opened, opening))
+    def _is_plain(self, opened: socket.socket) -> bool:
+        return self._tls is None and opened.family != socket.AF_UNIX
 
-    def _opened(self, opening: Coroutine[Any, Any, tuple[asyncio.Transport, object]], _told: object) -> None:
+    def _take_plain(self, accepted: socket.socket) -> None:
         try:
-            opening.send(None)
+            address = str(accepted.getpeername()[0])
         except OSError:
-            self._opening.discard(opening)
-        except StopIteration as opened:
-            if opening in self._opening:
-                self._opening.discard(opening)
-            else:
-                opened.value[0].abort()  # it was dropped meanwhile
+            accepted.close()  # it went away
+            return
+        self._open_plain(accepted.detach(), address)
+
+    def _open_plain(self, descriptor: int, address: str) -> None:
+        try:
+            self._plain.open(descriptor, address, partial(self._make, caller=Caller(address=address)))
+        except OSError:
+            _log.warning("a connection could not be watched and was closed")
 
     def _take(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
@@ -324,9 +305,10 @@ class Listener:
             if len(self._refused) > _LINGERING:
                 self._refused.popleft().close()
             return
-        if accepted.family != socket.AF_UNIX:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        opening: asyncio.Task[object] = self._loop.create_task(self._open(accepted))
+        if self._is_plain(accepted):
+            self._take_plain(accepted)
+            return
+        opening = self._loop.create_task(self._open(accepted))
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import Iterable
 
+from zerolayer.front.plain import PlainTransport
 from zerolayer.front.site import Peer
 
 
@@ -33,6 +34,8 @@ def plain_descriptor(transport: asyncio.Transport) -> int:
 
     It is good until ``connection_lost``: only then the transport closes it.
     """
+    if isinstance(transport, PlainTransport):
+        return transport.descriptor
     opened = transport.get_extra_info("socket")
     return -1 if opened is None or transport.get_extra_info("ssl_object") is not None else int(opened.fileno())
 
@@ -47,7 +50,7 @@ def take(peers: Iterable[Peer], most: int) -> list[int]:
         if transport is not None:
             peer.hold(held=True)
             try:
-                found.append(os.dup(transport.get_extra_info("socket").fileno()))
+                found.append(os.dup(plain_descriptor(transport)))
             except OSError:  # no descriptor is left: later
                 peer.hold(held=False)
                 break

@@ -19,6 +19,7 @@ from zerolayer.front.site import Header
 from zerolayer.wire.grpc import is_grpc
 from zerolayer.wire.http1 import Head
 
+_SERVER: Final = "*"  # the target of OPTIONS that stands for the server in general (RFC 9110 section 9.3.7)
 _MAX_PREFLIGHT_BYTES: Final = 2048
 _DECISIONS: Final = 64  # that are remembered
 
@@ -75,6 +76,7 @@ class Routes:
         self._decisions: dict[int, _Decision] = {}
         self._exact: dict[str, _Place] = {}
         self._below: dict[str, _Place] = {}
+        self.offer(_SERVER, {"OPTIONS": self._in_general})
         for path, actions in table.items():
             self.offer(path, actions)
 
@@ -139,6 +141,12 @@ class Routes:
         if refusal is None and _recorded(exchange.head):
             exchange.record()
         return refusal
+
+    def _in_general(self, exchange: Exchange) -> None:
+        """Which methods there are, whatever the path: somebody's ping."""
+        places = (*self._exact.values(), *self._below.values())
+        methods = sorted({method for place in places for method in place.methods})
+        exchange.reply(204, ((b"allow", ", ".join(methods).encode("ascii")),), b"")
 
     def _is_preflight(self, head: Head) -> bool:
         """A browser's question before its call: it never carries a key, and the answer names methods only."""

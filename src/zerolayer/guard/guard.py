@@ -15,17 +15,15 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import (
-    BeyondHorizon,
     InvalidRequest,
     ModelNotFound,
     PermissionRefused,
-    SlotsBusy,
     Unavailable,
     ZerolayerError,
 )
 from zerolayer.guard._native import sha256
 from zerolayer.guard.budget.budgets import Budgets, Hold, Size
-from zerolayer.guard.deadline.admission import Admission, Grant, Wish
+from zerolayer.guard.deadline.admission import Admission, Grant, NoSlot, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
 from zerolayer.guard.deadline.tickets import Asker, Name, read_asker
@@ -36,7 +34,7 @@ from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.prompts.reader import Reader
 from zerolayer.guard.shape import Names
 from zerolayer.guard.token_share import TokenShare
-from zerolayer.model.cost import CostTable
+from zerolayer.model.cost import CostTable, Prices
 from zerolayer.model.engine import Generation, chunk_of
 from zerolayer.wire.schema import Request, Sampling, Tier
 
@@ -169,24 +167,25 @@ class Guard:
         left = limits.after(passed_ns + verdict.wait_ms * _NS_PER_MS)
         return Arrival(limits, left, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 
-    def reserve(self, request: Request, arrival: Arrival) -> Reservation | Held:
+    def reserve(self, request: Request, arrival: Arrival) -> Reservation | Held | NoSlot:
         """Claim budgets and a slot on the upper bound of the length. Costs the same whatever the text; never tokenises.
 
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
-        ``RateLimited``, ``BudgetSpent``, ``SlotsBusy`` and ``BeyondHorizon`` 429.
+        ``RateLimited`` and ``BudgetSpent`` 429.
         """
         text_bytes, lower, size = self._admissible(request, arrival.identity)
         slot_tokens = self.reader.shape.slot_tokens
         upper = min(size, slot_tokens)
         tokens = self._wanted(request, arrival.left, lower)
         identity, answers = arrival.identity, request.answers
-        fits, scored = min(tokens, slot_tokens), is_scored(request)
-        least = promised = most = self.work(upper, fits, scored=scored)
+        fits, work_of = min(tokens, slot_tokens), self._scored_work if is_scored(request) else self._work
+        prices = self._cost.prices()
+        least = promised = most = work_of(prices, upper, fits)
         if lower < upper:
-            least = self.work(lower, fits, scored=scored)
+            least = work_of(prices, lower, fits)
             bound = self._share.bound(size, upper)
             if bound < upper:
-                promised = self.work(max(lower, bound), fits, scored=scored)
+                promised = work_of(prices, max(lower, bound), fits)
         wish = Wish(most, least, promised, arrival.left, min(request.tier, identity.tier), arrival.key)
         smallest = largest = _UNMEASURED
         if self.budgets.bind(identity):
@@ -195,8 +194,11 @@ class Guard:
         try:
             answer, others = self._claim(wish, arrival.asker, answers)
         except BaseException:
-            hold.release()  # a refusal uses nothing, and is no request
+            hold.release()
             raise
+        if isinstance(answer, ZerolayerError):
+            hold.release()  # a refusal uses nothing, and is no request
+            return answer
         booking, grant = (answer, _NO_SLOT) if isinstance(answer, Booking) else (None, answer)
         reservation = Reservation(
             grant.slot,
@@ -212,16 +214,18 @@ class Guard:
         )
         return reservation if booking is None else Held(booking, reservation)
 
-    def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking, tuple[int, ...]]:
+    def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking | NoSlot, tuple[int, ...]]:
         if answers == 1:
             return self.admission.ask(wish, asker), ()
-        slot, *others = self.admission.ask_several(wish, answers)
-        return Grant(slot, 0), tuple(others)
+        slots = self.admission.ask_several(wish, answers)
+        if isinstance(slots, ZerolayerError):
+            return slots, ()
+        return Grant(slots[0], 0), tuple(slots[1:])
 
     def reserve_draft(self, request: Request, arrival: Arrival) -> Reservation:
         """Claim budgets and the place of drafts for a request that only fills the prompt cache.
 
-        Raises as ``reserve``, and ``DraftRefused`` 429, but neither ``SlotsBusy`` nor ``BeyondHorizon``.
+        Raises as ``reserve``, and ``DraftRefused`` 429.
         """
         _, lower, upper = self._admissible(request, arrival.identity)
         least, most = self.work(lower, 1), self.work(upper, 1)
@@ -310,7 +314,7 @@ class Guard:
         hold.begin()
         return generations
 
-    def _longer(self, wish: Wish, asker: Asker, answers: int) -> SlotsBusy | BeyondHorizon:
+    def _longer(self, wish: Wish, asker: Asker, answers: int) -> NoSlot:
         """The refusal of what does not fit now that its length is known: booked like any other."""
         if answers > 1:
             return self.admission.refuse_several(wish, answers)
@@ -347,12 +351,17 @@ class Guard:
 
     def work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         """What so many tokens need of this engine; ``scored``: each token of the prompt, too."""
-        prices, chunk = self._cost.prices(), self.chunk_tokens
+        return (self._scored_work if scored else self._work)(self._cost.prices(), prompt_tokens, max_tokens)
+
+    def _scored_work(self, prices: Prices, prompt_tokens: int, max_tokens: int) -> Work:
+        """In more and shorter chunks."""
+        each_ns = int(prices.chunk_ns[-1] * self._cost.scored_share)
+        chunks = -(-prompt_tokens // chunk_of(self.chunk_tokens, scored=True))
+        return Work(chunks, chunks * each_ns, each_ns, max_tokens)
+
+    def _work(self, prices: Prices, prompt_tokens: int, max_tokens: int) -> Work:
         full_ns = prices.chunk_ns[-1]
-        if scored:  # more and shorter chunks
-            chunks, each_ns = -(-prompt_tokens // chunk_of(chunk, scored=True)), int(full_ns * self._cost.scored_share)
-            return Work(chunks, chunks * each_ns, each_ns, max_tokens)
-        full, rest = divmod(prompt_tokens, chunk)
+        full, rest = divmod(prompt_tokens, self.chunk_tokens)
         if not rest:
             return Work(full, full * full_ns, full_ns, max_tokens)
         return Work(full + 1, full * full_ns + prices.chunk(rest), full_ns, max_tokens)

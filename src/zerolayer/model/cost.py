@@ -76,6 +76,11 @@ class _Row:
         self.seen = 0  # the step that was the last one of its kind
         self._new = 0
 
+    def forget(self) -> None:
+        """What was measured says nothing any more."""
+        self.last.clear()
+        self.normal = self.bound = self._new = 0
+
     def add(self, elapsed_ns: int) -> bool:
         """Whether what it normally takes was computed anew."""
         self.last.append(elapsed_ns)
@@ -106,6 +111,7 @@ class CostTable:
         self._worst = [0.0, 0.0]  # largest backlog of this generation and of the one before
         self._steps = 0
         self._normal: list[int] | None = None  # what a full step takes, by chunk
+        self._caps: dict[tuple[int, int, bool], int] = {}  # of what the start measured, while ``_normal`` holds
         self._prices: Prices | None = None
         self.beside: Callable[[], Prices] | None = None  # of another engine that takes turns with this one
         self._turn = (Prices(), Prices())  # own prices, and what they make of a turn
@@ -117,6 +123,8 @@ class CostTable:
         row, pace = self._row(decode_rows, prefill_tokens), self._pace
         self._prices = None
         self._steps += 1
+        if self._steps > _YOUNG >= row.seen > 0 and self._is_refuted(decode_rows, prefill_tokens):
+            row.forget()
         row.seen = self._steps
         if self._steps % _GENERATION == 0:
             self._worst = [self._backlog, self._worst[0]]
@@ -160,6 +168,7 @@ class CostTable:
     def _add(self, row: _Row, elapsed_ns: int) -> None:
         if row.add(elapsed_ns):
             self._normal = None
+            self._caps.clear()
 
     @property
     def rate(self) -> float:
@@ -168,7 +177,10 @@ class CostTable:
 
     def prices(self) -> Prices:
         """What to promise with; constant between two observations, of the engine ``beside`` too."""
-        return self.alone() if self.beside is None else self._beside(self.alone(), self.beside())
+        own = self._prices
+        if own is None or self.beside is not None:
+            own = self.alone()
+        return own if self.beside is None else self._beside(own, self.beside())
 
     def alone(self) -> Prices:
         """The same for an engine that has its cores for itself."""
@@ -282,19 +294,59 @@ class CostTable:
         """One step at full occupancy and normal speed, from the fullest row that was measured; 0 when none was."""
         rows, top = self._rows[chunk], self._tops[chunk]
         if rows[top].last:
-            return rows[top].bound if bound else max(rows[top].normal, self._nearly_full(chunk))
+            value = self._told(chunk, top, bound=bound)
+            return value if bound else max(value, self._nearly_full(chunk))
         for place in range(top - 1, -1, -1):
-            row = rows[place]
-            if row.last:
-                value = row.bound if bound else row.normal
+            if rows[place].last:
+                value = self._told(chunk, place, bound=bound)
                 # A fuller step costs at most as much per row: scale what decoding takes, not what the chunk takes. And
                 # it adds at most a full step that only decodes: a prompt that ran alone says nothing about rows.
-                decode = self._rows[0][place]
-                part = (decode.bound if bound else decode.normal) if chunk and decode.last else value
+                part = self._told(0, place, bound=bound) if chunk and self._rows[0][place].last else value
                 more = int(part * (_most_of(top) / max(1, _most_of(place)) - 1))
                 full = self._full(0, bound=bound) if chunk else 0
                 return value + (min(more, full) if full else more)
         return 0
+
+    def _told(self, chunk: int, place: int, *, bound: bool) -> int:
+        """What was measured of one kind of step; if at the start only, no more than emptier ones take one by one since.
+
+        Else a table of a start on a busy machine would stay as it is: at such prices nobody fills the engine, and its
+        full steps are never measured again. The start's contexts are the shortest, so that no later step is cheaper.
+        """
+        row = self._rows[chunk][place]
+        value = row.bound if bound else row.normal
+        if row.seen > _YOUNG:
+            return value
+        kind = (chunk, place, bound)
+        if kind not in self._caps:
+            self._caps[kind] = self._one_by_one(chunk, place, bound=bound)
+        return min(value, self._caps[kind] or value)
+
+    def _is_refuted(self, decode_rows: int, prefill_tokens: int) -> bool:
+        """Whether what the start measured of a kind of step is more than emptier ones take one by one."""
+        chunk = min(_bucket(prefill_tokens), self._top_chunk)
+        place = min(_class(decode_rows), self._tops[chunk])
+        return self._told(chunk, place, bound=False) < self._rows[chunk][place].normal
+
+    def _one_by_one(self, chunk: int, place: int, *, bound: bool) -> int:
+        """What so many rows, and then so long a chunk, take in steps of kinds that are known well; 0 without such."""
+        wanted = _most_of(place)
+        decoding = [
+            _in_turn(row, -(-wanted // (_most_of(fewer - 1) + 1)), bound=bound)
+            for fewer, row in enumerate(self._rows[0][:place])
+            if fewer and len(row.last) >= _KNOWN
+        ]
+        if not chunk:
+            return min(decoding, default=0)
+        own = self._rows[0][place]
+        decode = self._told(0, place, bound=bound) if own.last else min(decoding, default=0)
+        # The shortest chunk of a kind has a little more than half as many tokens as the longest.
+        reading = [
+            _in_turn(rows[0], 2 << (chunk - shorter), bound=bound)
+            for shorter, rows in enumerate(self._rows[: chunk + 1])
+            if shorter and len(rows[0].last) >= _KNOWN
+        ]
+        return decode + min(reading) if reading and (decode or not place) else 0
 
     def _nearly_full(self, chunk: int) -> int:
         """What a full step takes at least: steps with more than half as many rows say it where full ones are rare."""
@@ -302,6 +354,11 @@ class CostTable:
         half = _class(_most_of(top) // 2) + 1
         rows = self._rows[chunk][half:top]
         return max((row.normal for row in rows if row.seen > recent and len(row.last) >= _KNOWN), default=0)
+
+
+def _in_turn(row: _Row, steps: int, *, bound: bool) -> int:
+    """So many steps of one kind, of which one may be an outlier where it is a ``bound``."""
+    return (steps - 1) * row.normal + (row.bound if bound else row.normal)
 
 
 def _bucket(rows: int) -> int:

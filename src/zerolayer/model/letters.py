@@ -38,7 +38,8 @@ class StepReport(msgspec.Struct, frozen=True):
     """What one step border hands to the event loop. Times are monotonic nanoseconds around the native call.
 
     ``released`` lists slots that are free again: finished, cancelled or failed. ``shared`` lists (slot, tokens) of
-    prompts whose first tokens were kept from an earlier one. A report without rows carries only such news.
+    prompts whose first tokens were kept from an earlier one. A report without rows carries only such news, or tells of
+    a step that only ``beats``: no request had a part in it.
     """
 
     started_ns: int
@@ -52,3 +53,10 @@ class StepReport(msgspec.Struct, frozen=True):
     shared: Sequence[tuple[int, int]] = ()
     failure: ZerolayerError | None = None
     faults: int = 0  # page faults of the thread that steps, so far
+    beats: bool = False  # a heartbeat took part
+    beat_rows: int = 0  # rows that it decoded, which ``decode`` does not have
+
+    @property
+    def concerns(self) -> bool:
+        """Whether it tells of any request."""
+        return bool(self.decode or self.prefill_slot >= 0 or self.released or self.shared or self.failure)

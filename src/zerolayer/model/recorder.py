@@ -22,7 +22,7 @@ import msgspec
 from zerolayer.model.letters import StepReport
 
 STEPS = 1000
-_RECORD = struct.Struct("<HqqqIIIIIQ?I")
+_RECORD = struct.Struct("<HqqqIIIIIQ?I?")
 _STEAL_FIELD = 8  # of the first line of /proc/stat; proc(5)
 _NS = 1_000_000_000
 
@@ -34,7 +34,7 @@ class StepRecord(msgspec.Struct, frozen=True):
     started_ns: int
     duration_ns: int
     bound_ns: int
-    decode_rows: int
+    decode_rows: int  # a heartbeat's included
     prefill_tokens: int
     page_faults: int
     steal_ms: int  # of all cores, since the last look
@@ -42,6 +42,7 @@ class StepRecord(msgspec.Struct, frozen=True):
     collection_ns: int
     crowded: bool = False  # other programs ran on the engine's cores
     resting: int = 0  # threads of the engine that took no part when it ended
+    beats: bool = False  # a heartbeat took part
 
     @property
     def outlier(self) -> bool:
@@ -50,8 +51,9 @@ class StepRecord(msgspec.Struct, frozen=True):
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """What happened beside an outlier; only ``over bound`` where nothing did. Of any step: shared cores."""
+        """What happened beside an outlier; only ``over bound`` where nothing did. Of any step: what shared it."""
         beside = (
+            *(("heartbeat",) if self.beats else ()),
             *(("cores shared",) if self.crowded else ()),
             *((f"{self.resting} thread{'s' if self.resting > 1 else ''} at rest",) if self.resting else ()),
         )
@@ -104,7 +106,7 @@ class Recorder:
 
     def step(self, report: StepReport) -> None:
         """Record one step, before it becomes part of the bound. What is no step is not recorded."""
-        started_ns, ended_ns, decode_rows = report.started_ns, report.ended_ns, len(report.decode)
+        started_ns, ended_ns, decode_rows = report.started_ns, report.ended_ns, len(report.decode) + report.beat_rows
         if report.failure is not None or ended_ns <= started_ns:
             return
         prefill_tokens, program = report.prefill_tokens, report.program
@@ -129,6 +131,7 @@ class Recorder:
             window_ms,
             collected - self._collected_ns,
             *self._beside(),
+            report.beats,
         )
         self._count += 1
         self._faults, self._collected_ns = faults, collected

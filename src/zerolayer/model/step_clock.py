@@ -109,6 +109,7 @@ class StepClock:
             self._beat()
             while self._rows:
                 self._step()
+                self._outbox.clear()  # nobody listens yet
             if heartbeat.refuted:
                 raise StartupError("The engine gave another output for the same input the second time it was asked.")
         self._step_began_ns = 0
@@ -312,11 +313,10 @@ class StepClock:
         )
         if self._heartbeat is not None and self._heartbeat.beating:
             report = self._without_beat(report, self._heartbeat)
-        if report.decode or report.prefill_slot >= 0 or report.released or report.shared:
-            self._outbox.append(report)
+        self._outbox.append(report)
 
     def _without_beat(self, report: StepReport, heartbeat: Heartbeat) -> StepReport:
-        """What the service slot did is the heartbeat's; what is left is for requests."""
+        """What the service slot did is the heartbeat's; what is left is for requests, and for the flight recorder."""
         mine = self._service_slot
         for token in report.tokens:
             if token.slot == mine:
@@ -329,6 +329,8 @@ class StepClock:
             prefill_slot=-1 if report.prefill_slot == mine else report.prefill_slot,
             tokens=[token for token in report.tokens if token.slot != mine],
             released=[slot for slot in report.released if slot != mine],
+            beats=True,
+            beat_rows=1 if mine in report.decode else 0,
         )
 
     def _plan(self, bell: int) -> StepPlan:
@@ -354,7 +356,7 @@ class StepClock:
 
     def _fail(self, failure: EngineFailed, started: int) -> None:
         streams = [slot for slot in self._rows if slot != self._service_slot] + list(self._admitted)
-        _log.error("a step failed; its %d streams end with an error", len(streams))
+        _log.error("a step failed, and its streams end with an error: %d", len(streams))
         if self._heartbeat is not None:
             self._heartbeat.missed(self._clock_ns())
         if self._draft is not None:

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "front_common.hpp"
 #include "front_slots.hpp"
 #include "observe_objects.hpp"
 #include "wire_values.hpp"
@@ -36,18 +37,21 @@ struct ExchangeObject {
 // What all exchanges share, told once by front/exchange.py.
 struct ExchangeKind {
   explicit ExchangeKind(nb::dict given)
-      : clock_type(given["StageClock"]), glue_type(given["GlueMeter"]), ids_type(given["RequestIds"]), unreadable(given["unreadable"]),
+      : clock_type(given["StageClock"]), glue_type(given["GlueMeter"]), ids_type(given["RequestIds"]),
+        common_type(given["CommonHeaders"]), unreadable(given["unreadable"]),
         identity(given["identity"]), dialect(given["dialect"]), media(given["media"]), never(given["never"]), site(given["Site"]),
         clock_ns(site, "clock_ns"), ids(site, "ids"), glue(site, "glue"), head(given["Head"]), values(head, "values"), method(head, "method"),
         keep_alive(head, "keep_alive"), dialects(given["Dialect"]), id_header(dialects, "id_header") {}
-  const nb::object clock_type, glue_type, ids_type, unreadable, identity, dialect, media, never, site;
+  const nb::object clock_type, glue_type, ids_type, common_type, unreadable, identity, dialect, media, never, site;
   const Slot clock_ns, ids, glue;
   const nb::object head;
   const Slot values, method, keep_alive;
   const nb::object dialects;
   const Slot id_header;
   const nb::object common = name("common"), draining = name("draining"), of = name("of"), reply = name("reply"), file = name("_file");
+  const nb::object end_stream = name("end_stream"), whole_stream = name("whole_stream");
   const nb::object kept = name("keep_alive"), spelled = name("spelled"), kept_and_head_only = nb::make_tuple(kept, name("head_only"));
+  const nb::object kept_alone = nb::make_tuple(kept), ok = nb::int_(200);
   const nb::object head_method = name("HEAD"), id_field = bytes("x-request-id"), origin_field = bytes("origin");
 
   static nb::object name(const char* text) { return nb::steal(PyUnicode_InternFromString(text)); }
@@ -211,6 +215,38 @@ inline PyObject* exchange_leave(PyObject* me, PyObject* given) {
   Py_RETURN_NONE;
 }
 
+// The headers that the reply has whatever it is, as its carrier spells them; invalid with an exception set.
+inline nb::object common_of_reply(const ExchangeObject* self) {
+  const ExchangeKind* kind = exchange_kind;
+  if (!ExchangeKind::is(self->dialect, kind->dialects)) return nb::steal(PyErr_Format(PyExc_TypeError, "a dialect is expected"));
+  const nb::object spelling = nb::steal(PyObject_GetAttr(self->connection, kind->common.ptr()));
+  if (!spelling.is_valid()) return spelling;
+  PyObject *also_as = kind->id_header.of(self->dialect), *origin = PyDict_GetItemWithError(kind->values.of(self->head), kind->origin_field.ptr());
+  if (!origin && PyErr_Occurred()) return nb::object();
+  const bool usual = !origin && PyBytes_Check(also_as) && !PyBytes_GET_SIZE(also_as);
+  if (usual && PyObject_TypeCheck(spelling.ptr(), reinterpret_cast<PyTypeObject*>(kind->common_type.ptr())))
+    return nb::steal(common_of(spelling.ptr(), self->id));
+  PyObject* told[] = {spelling.ptr(), self->id, also_as, origin ? origin : Py_None};
+  return nb::steal(PyObject_VectorcallMethod(kind->of.ptr(), told, 4, nullptr));
+}
+
+// Whether the connection lives on after the reply, as Python's own; null with an exception set.
+inline PyObject* keep_alive(const ExchangeObject* self) {
+  const ExchangeKind* kind = exchange_kind;
+  const nb::object draining = nb::steal(PyObject_GetAttr(self->connection, kind->draining.ptr()));
+  if (!draining.is_valid()) return nullptr;
+  return kind->keep_alive.of(self->head) == Py_True && draining.ptr() == Py_False ? Py_True : Py_False;
+}
+
+// One tuple of headers behind the other; most replies have one of them only.
+inline nb::object joined(PyObject* first, PyObject* second) {
+  if (PyTuple_Check(first) && PyTuple_Check(second)) {
+    if (!PyTuple_GET_SIZE(first)) return nb::borrow(second);
+    if (!PyTuple_GET_SIZE(second)) return nb::borrow(first);
+  }
+  return nb::steal(PySequence_Concat(first, second));
+}
+
 // A complete reply, in one write: status, headers, body, and by name keep_alive and spelled. As exchange.Carrier.reply wants it.
 inline PyObject* exchange_reply(PyObject* me, PyObject* const* given, Py_ssize_t count, PyObject* names) {
   ExchangeObject* self = exchange(me);
@@ -227,25 +263,44 @@ inline PyObject* exchange_reply(PyObject* me, PyObject* const* given, Py_ssize_t
   if (!lives(self)) return nullptr;
   if (!understood || (spelled && !PyBytes_Check(spelled))) return PyErr_Format(PyExc_TypeError, "a reply is a status, headers and a body");
   if (self->left) Py_RETURN_NONE;
-  nb::object headers = nb::borrow(given[1]);
-  if (PyObject_IsTrue(self->more_headers) > 0) headers = nb::steal(PySequence_Concat(self->more_headers, headers.ptr()));
+  const nb::object headers = joined(self->more_headers, given[1]);
   if (!headers.is_valid() || !finish(self, given[0])) return nullptr;
-  if (!ExchangeKind::is(self->dialect, kind->dialects)) return PyErr_Format(PyExc_TypeError, "a dialect is expected");
-  const nb::object carrier = nb::borrow(self->connection), spelling = nb::steal(PyObject_GetAttr(carrier.ptr(), kind->common.ptr()));
-  if (!spelling.is_valid()) return nullptr;
-  PyObject* origin = PyDict_GetItemWithError(kind->values.of(self->head), kind->origin_field.ptr());
-  if (!origin && PyErr_Occurred()) return nullptr;
-  PyObject* told[] = {spelling.ptr(), self->id, kind->id_header.of(self->dialect), origin ? origin : Py_None};
-  PyObject* common = PyObject_VectorcallMethod(kind->of.ptr(), told, 4, nullptr);
+  const nb::object carrier = nb::borrow(self->connection);
+  PyObject* common = common_of_reply(self).release().ptr();
   if (common && spelled) PyBytes_Concat(&common, spelled);
   if (!common) return nullptr;
   const nb::object all = nb::steal(common);
-  const nb::object draining = nb::steal(PyObject_GetAttr(carrier.ptr(), kind->draining.ptr()));
-  if (!draining.is_valid()) return nullptr;
-  const bool keeps = kept == Py_True && kind->keep_alive.of(self->head) == Py_True && draining.ptr() == Py_False;
+  PyObject* keeps = kept == Py_True ? keep_alive(self) : Py_False;
+  if (!keeps) return nullptr;
   const int head_only = PyUnicode_Compare(kind->method.of(self->head), kind->head_method.ptr()) == 0;
-  PyObject* reply[] = {carrier.ptr(), given[0], all.ptr(), headers.ptr(), given[2], keeps ? Py_True : Py_False, head_only ? Py_True : Py_False};
+  PyObject* reply[] = {carrier.ptr(), given[0], all.ptr(), headers.ptr(), given[2], keeps, head_only ? Py_True : Py_False};
   const nb::object written = nb::steal(PyObject_VectorcallMethod(kind->reply.ptr(), reply, 5, kind->kept_and_head_only.ptr()));
+  if (!written.is_valid() || !leave(self, kWrite)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// The last events of a stream, and its trailers if it has some. As exchange.Carrier.end_stream and whole_stream want it.
+inline PyObject* exchange_end_stream(PyObject* me, PyObject* const* given, Py_ssize_t count) {
+  ExchangeObject* self = exchange(me);
+  const ExchangeKind* kind = exchange_kind;
+  if (!lives(self)) return nullptr;
+  if (count < 1 || count > 2) return PyErr_Format(PyExc_TypeError, "a stream ends with events, and trailers");
+  if (self->left) Py_RETURN_NONE;
+  if (!finish(self, kind->ok.ptr())) return nullptr;
+  const nb::object carrier = nb::borrow(self->connection), none = nb::steal(PyTuple_New(0));
+  PyObject *keeps = keep_alive(self), *trailers = count == 2 ? given[1] : none.ptr();
+  if (!keeps) return nullptr;
+  nb::object written;
+  if (self->streaming == Py_True) {
+    PyObject* end[] = {carrier.ptr(), given[0], trailers, keeps};
+    written = nb::steal(PyObject_VectorcallMethod(kind->end_stream.ptr(), end, 3, kind->kept_alone.ptr()));
+  } else {
+    const nb::object common = common_of_reply(self), headers = joined(self->media, self->more_headers);
+    if (!common.is_valid() || !headers.is_valid()) return nullptr;
+    Py_XSETREF(self->streaming, Py_NewRef(Py_True));
+    PyObject* whole[] = {carrier.ptr(), common.ptr(), headers.ptr(), given[0], trailers, keeps};
+    written = nb::steal(PyObject_VectorcallMethod(kind->whole_stream.ptr(), whole, 5, kind->kept_alone.ptr()));
+  }
   if (!written.is_valid() || !leave(self, kWrite)) return nullptr;
   Py_RETURN_NONE;
 }

@@ -4,9 +4,11 @@
 #include <vector>
 
 #include "front_accepts.hpp"
+#include "front_common.hpp"
 #include "front_exchange.hpp"
 #include "front_growth.hpp"
 #include "front_sends.hpp"
+#include "front_sockets.hpp"
 #include "numbers.hpp"
 #include "plain_type.hpp"
 
@@ -54,6 +56,8 @@ nb::tuple accept_each(int listening, size_t most) {
   return nb::make_tuple(found, error);
 }
 
+int64_t send_now(int descriptor, nb::bytes data) { return zl::send_now(descriptor, data.c_str(), data.size()); }
+
 template <class Function>
 PyCFunction method(Function function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
@@ -76,6 +80,7 @@ PyObject* exchange_begin_with(PyObject*, PyObject* given) {
 PyMethodDef exchange_methods[] = {{"begin_with", exchange_begin_with, METH_O | METH_STATIC, nullptr},
                                   {"mark", zl::exchange_mark, METH_O, nullptr},
                                   {"reply", method(zl::exchange_reply), METH_FASTCALL | METH_KEYWORDS, nullptr},
+                                  {"end_stream", method(zl::exchange_end_stream), METH_FASTCALL, nullptr},
                                   {"_finish", zl::exchange_finish, METH_O, nullptr},
                                   {"_leave", zl::exchange_leave, METH_O, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};
@@ -119,6 +124,27 @@ PyType_Slot exchange_slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_Gener
 PyType_Spec exchange_spec = {"zerolayer.front._native.ExchangeBase", sizeof(zl::ExchangeObject), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, exchange_slots};
 
+#define ZL_FIELD(name, member) {name, T_OBJECT_EX, at(offsetof(zl::CommonHeadersObject, member)), 0, nullptr}
+PyMemberDef common_members[] = {ZL_FIELD("_wall_s", wall_s),
+                                ZL_FIELD("_load", load),
+                                ZL_FIELD("_told_load", told_load),
+                                ZL_FIELD("_start", start),
+                                ZL_FIELD("_between", between),
+                                ZL_FIELD("_after", after),
+                                {"_id_bytes", T_LONGLONG, at(offsetof(zl::CommonHeadersObject, name_bytes)), 0, nullptr},
+                                {nullptr, 0, 0, 0, nullptr}};
+#undef ZL_FIELD
+PyMethodDef common_methods[] = {{"usual", zl::common_of, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
+PyType_Slot common_slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+                              {Py_tp_dealloc, reinterpret_cast<void*>(zl::common_dealloc)},
+                              {Py_tp_traverse, reinterpret_cast<void*>(zl::common_traverse)},
+                              {Py_tp_clear, reinterpret_cast<void*>(zl::common_clear)},
+                              {Py_tp_methods, common_methods},
+                              {Py_tp_members, common_members},
+                              {0, nullptr}};
+PyType_Spec common_spec = {"zerolayer.front._native.CommonHeadersBase", sizeof(zl::CommonHeadersObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, common_slots};
+
 PyMethodDef ids_methods[] = {{"new", zl::ids_new, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyType_Slot ids_slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
                            {Py_tp_init, reinterpret_cast<void*>(zl::ids_init)},
@@ -133,9 +159,18 @@ NB_MODULE(_native, m) {
   zl::add_numbers(m, "LineNumbers", line_numbers);
   zl::add_numbers(m, "TranscriptNumbers", transcript_numbers);
   zl::add_numbers(m, "SocketNumbers", socket_numbers);
+  m.attr("CommonHeadersBase") = zl::plain_type(common_spec);
   m.attr("ExchangeBase") = zl::plain_type(exchange_spec);
   m.attr("RequestIds") = zl::plain_type(ids_spec);
   m.def("accept_each", &accept_each);
   m.def("send_each", &send_each, nb::arg(), nb::arg(), nb::arg() = true);
+  m.def("send_now", &send_now);
+  nb::class_<zl::Sockets>(m, "Sockets", nb::is_final())
+      .def(nb::init<nb::type_object>())
+      .def("fileno", &zl::Sockets::fileno)
+      .def("close", &zl::Sockets::close)
+      .def("add", &zl::Sockets::add)
+      .def("watch", &zl::Sockets::watch)
+      .def("look", &zl::Sockets::look);
   nb::class_<zl::Growth>(m, "Growth", nb::is_final()).def(nb::init<nb::dict>()).def("grow", &zl::Growth::grow).def("send", &zl::Growth::send);
 }

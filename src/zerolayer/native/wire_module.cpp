@@ -1,11 +1,12 @@
 // The Python face of what the wire does for every request and reply: zerolayer.wire._native. Pure: bytes and numbers in, bytes out.
 #include <nanobind/nanobind.h>
 
-#include <cmath>
 #include <string>
 
 #include "numbers.hpp"
+#include "plain_type.hpp"
 #include "wire_template.hpp"
+#include "wire_whole.hpp"
 
 namespace nb = nanobind;
 
@@ -113,16 +114,6 @@ nb::object http2_reply(uint32_t stream, nb::bytes status, nb::bytes common, nb::
   return out.done();
 }
 
-// `before`, Unix time with six decimals, `between`, `name`, `after`.
-nb::bytes stamped(nb::bytes before, double wall_s, nb::bytes between, nb::bytes name, nb::bytes after) {
-  const auto time_us = uint64_t(std::llrint(wall_s * 1e6));
-  const zl::Decimal seconds(time_us / 1'000'000), padded(1'000'000 + time_us % 1'000'000);
-  const Bytes whole = seconds, part = Bytes(padded).substr(1);
-  Written out(before.size() + whole.size() + 1 + part.size() + between.size() + name.size() + after.size());
-  out << view(before) << whole << "." << part << view(between) << view(name) << view(after);
-  return out.done();
-}
-
 template <class Spelling>
 nb::bytes when(uint64_t ms, nb::str ticket) {
   constexpr Bytes kTicket = "x-zl-ticket", kMs = "retry-after-ms", kSeconds = "retry-after", kRetry = "x-should-retry", kTrue = "true";
@@ -142,12 +133,25 @@ nb::bytes when(uint64_t ms, nb::str ticket) {
   return out.done();
 }
 
-// (stream, block, body, offset behind it) of the request that begins at `at`, where all of it came in two frames, or one; else None.
-nb::object whole_request(nb::bytes data, size_t at) {
-  zl::WholeRequest found;
-  if (!zl::find_whole_request(view(data), at, found)) return nb::none();
-  return nb::make_tuple(found.stream, nb::bytes(found.block.data(), found.block.size()), nb::bytes(found.body.data(), found.body.size()),
-                        found.end);
+// A message of gRPC as it travels: not compressed, and its length.
+nb::bytes grpc_frame(nb::bytes message) {
+  const size_t size = message.size();
+  if (size > UINT32_MAX) throw nb::value_error("a message has less than 4 GB");
+  const char prefix[] = {0, char(size >> 24), char(size >> 16), char(size >> 8), char(size)};
+  Written out(sizeof prefix + size);
+  out << Bytes(prefix, sizeof prefix) << view(message);
+  return out.done();
+}
+
+// The message that `body` is, where it is one of at most `most` bytes that is not compressed; else None.
+nb::object grpc_message(nb::bytes body, size_t most) {
+  constexpr size_t kPrefix = 5;
+  const Bytes all = view(body);
+  if (all.size() < kPrefix || all[0]) return nb::none();
+  size_t length = 0;
+  for (const char byte : all.substr(1, kPrefix - 1)) length = length << 8 | uint8_t(byte);
+  if (length > most || all.size() - kPrefix != length) return nb::none();
+  return nb::bytes(all.data() + kPrefix, length);
 }
 
 // `parts` with the decimal digits of `number` between each two of them.
@@ -233,23 +237,36 @@ nb::object decode_huffman(const zl::Huffman& self, nb::bytes string) {
   return end ? nb::object(nb::bytes(begin, size_t(end - begin))) : nb::none();
 }
 
-PyMemberDef stream_numbers[] = {zl::number_at("id", 0), zl::number_at("window", 1), zl::number_at("sent_bytes", 2), {}};
+#define ZL_NUMBER(name) {#name, T_LONGLONG, Py_ssize_t(offsetof(zl::StreamObject, name)), 0, nullptr}
+#define ZL_FIELD(name) {#name, T_OBJECT_EX, Py_ssize_t(offsetof(zl::StreamObject, name)), 0, nullptr}
+PyMemberDef stream_members[] = {ZL_NUMBER(id),      ZL_NUMBER(window), ZL_NUMBER(sent_bytes), ZL_NUMBER(room),       ZL_NUMBER(received), ZL_NUMBER(pending_bytes),
+                                ZL_FIELD(declared), ZL_FIELD(state),   ZL_FIELD(body),        ZL_FIELD(incremental), ZL_FIELD(refused),   ZL_FIELD(pending),
+                                ZL_FIELD(ending),   {}};
+#undef ZL_NUMBER
+#undef ZL_FIELD
+PyType_Slot stream_slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+                              {Py_tp_init, reinterpret_cast<void*>(zl::stream_init)},
+                              {Py_tp_dealloc, reinterpret_cast<void*>(zl::stream_dealloc)},
+                              {Py_tp_members, stream_members},
+                              {0, nullptr}};
+PyType_Spec stream_spec = {"zerolayer.wire._native.StreamBase", sizeof(zl::StreamObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, stream_slots};
 PyMemberDef sender_numbers[] = {zl::number_at("window", 0), zl::number_at("out_bytes", 1), zl::number_at("place", 2), {}};
 
 }  // namespace
 
 NB_MODULE(_native, m) {
-  zl::add_numbers(m, "StreamNumbers", stream_numbers);
+  m.attr("StreamBase") = zl::plain_type(stream_spec);
   zl::add_numbers(m, "SenderNumbers", sender_numbers);
   nb::class_<Http1Replies>(m, "Http1Replies").def(nb::init<nb::dict>()).def("render", &Http1Replies::render);
   m.def("http2_reply", &http2_reply);
   m.def("http1_when", &when<zl::Http1>);
   m.def("http2_when", &when<zl::Http2>);
-  m.def("stamped", &stamped);
   m.def("joined", &joined);
   m.def("later_message", &later_message);
   m.def("own_names", &own_names);
-  m.def("whole_request", &whole_request);
+  m.def("grpc_frame", &grpc_frame);
+  m.def("grpc_message", &grpc_message);
+  nb::class_<zl::WholeRequests>(m, "WholeRequests").def(nb::init<nb::handle>()).def("find", &zl::WholeRequests::find);
   nb::class_<zl::Huffman>(m, "Huffman").def("__init__", &read_huffman).def("decode", &decode_huffman);
   nb::class_<zl::Template>(m, "Template")
       .def(nb::init<nb::tuple, nb::tuple, nb::object>())

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from zerolayer.errors import UsageError
+import msgspec
+
+from zerolayer.errors import UsageError, system_reason
 from zerolayer.observe.alerts import rule_tests, rules
 from zerolayer.observe.dashboards import dashboard
 
@@ -28,10 +30,15 @@ def write(folder: str) -> list[str]:
             (into / name).write_bytes(content)
     except OSError as error:
         raise UsageError(
-            f"the folder cannot be written ({type(error).__name__}); name another one with --out"
+            f"the folder cannot be written ({system_reason(error)}); name another one with --out"
         ) from None
     return [
         f"{into / DASHBOARD}: import it in Grafana (Dashboards, New, Import)",
         f"{into / RULES}: name it under rule_files in prometheus.yml",
         f"{into / RULE_TESTS}: promtool test rules {into / RULE_TESTS}",
     ]
+
+
+def as_json(folder: str) -> str:
+    """What ``write`` wrote, for programs: ``{"version": 1, "files": [path, ...]}``."""
+    return msgspec.json.encode({"version": 1, "files": [str(Path(folder) / name) for name in files()]}).decode()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
 from zerolayer.observe.exposition import Histogram, family, head, histograms
 
 _NS: Final = 1e-9
+_NS_PER_S: Final = 1_000_000_000
 _SLACK_S: Final = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0)
 _LATENESS_S: Final = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 _REFUSAL_S: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25)
@@ -25,7 +26,9 @@ class Promises:
         self._missed: dict[str, int] = {"first_token": 0, "per_token": 0, "end": 0}
         self._slack = Histogram(_SLACK_S)
         self._lateness = Histogram(_LATENESS_S)
-        self._refusals = Histogram(_REFUSAL_S)
+        self._refusals = Histogram(_REFUSAL_S, _NS_PER_S)
+        self.refused: Callable[[int], None] = self._refusals.observe
+        """A refusal was written, so many nanoseconds after the request's first byte."""
 
     def booking(self, outcome: Outcome) -> None:
         """One more with this outcome.
@@ -54,10 +57,6 @@ class Promises:
     def missed(self, limit: Limit) -> None:
         """A limit of an admitted request did not hold."""
         self._missed[limit] += 1
-
-    def refused(self, elapsed_ns: int) -> None:
-        """A refusal was written, so long after the request's first byte."""
-        self._refusals.observe(elapsed_ns * _NS)
 
     def fold(self) -> None:
         """As ``Histogram.fold``."""

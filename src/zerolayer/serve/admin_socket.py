@@ -12,7 +12,7 @@ from typing import Final
 
 from zerolayer.contract import Contract
 from zerolayer.contract_listen import AUTO
-from zerolayer.errors import StartupError
+from zerolayer.errors import StartupError, system_reason
 from zerolayer.front.caller import peer_credentials
 from zerolayer.front.listener import Listener, bind_unix
 from zerolayer.front.site import Peer
@@ -95,4 +95,4 @@ def bind_admin(contract: Contract, environ: Mapping[str, str]) -> list[socket.so
 
 
 def _why(error: OSError | StartupError) -> str:
-    return error.message if isinstance(error, StartupError) else os.strerror(error.errno or 0)
+    return error.message if isinstance(error, StartupError) else system_reason(error)

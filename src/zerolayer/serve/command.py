@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TextIO
 
 from zerolayer.contract import Contract, Effective
 from zerolayer.observe.logs import start_logging
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
+_LOG_EVERY_S: Final = 5.0  # between two lines of a bar that nobody watches grow
 _SWITCH_S = 0.0002  # a thread in pure Python may keep another waiting for this long, not for the default 5 ms
 
 
@@ -49,7 +52,7 @@ def main(
         load = load_model
     sys.setswitchinterval(_SWITCH_S)
     aside = ThreadPoolExecutor(1, "zerolayer-load")
-    loading = aside.submit(load, contract, _progress)
+    loading = aside.submit(load, contract, ProgressLines(sys.stderr, time.monotonic).show)
     aside.shutdown(wait=False)  # its thread ends with the loading
     # Imported now, not above: packing weights leaves the GIL to it.
     from zerolayer.serve.running import run
@@ -68,7 +71,24 @@ def _end_at_once() -> None:
             signal.signal(number, lambda number, _frame: os._exit(128 + number))
 
 
-def _progress(line: str) -> None:
-    """A bar that grows in place where a person looks, lines elsewhere."""
-    in_place = sys.stderr.isatty() and not line.endswith("100 %")
-    print(line, file=sys.stderr, end="\r" if in_place else "\n", flush=True)
+class ProgressLines:
+    """What is told while a model is read: a bar that grows in place on a terminal, and a few lines in a log."""
+
+    def __init__(self, out: TextIO, clock_s: Callable[[], float]) -> None:
+        self._out = out
+        self._in_place = out.isatty()
+        self._clock_s = clock_s
+        self._next_s = -math.inf  # when a log gets the next line of a bar
+
+    def show(self, line: str) -> None:
+        """One line; those of a bar end with per cent."""
+        grows = line.endswith(" %") and not line.endswith("100 %")
+        if self._in_place:
+            print(f"\r\x1b[K{line}", end="" if grows else "\n", file=self._out, flush=True)
+            return
+        if grows:
+            now_s = self._clock_s()
+            if now_s < self._next_s:
+                return
+            self._next_s = now_s + _LOG_EVERY_S
+        print(line, file=self._out, flush=True)

@@ -236,6 +236,8 @@ def build_room(
 
     def on_step(report: StepReport) -> None:
         recorder.step(report)
+        if report.beats and not report.concerns:
+            return
         pace.on_step(report)
         if cost.beside is not None:
             admission.rest()  # what lies between two steps was another one's turn

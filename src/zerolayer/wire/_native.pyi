@@ -3,7 +3,11 @@
 Everything here is pure. ``tests/wire/specification`` has the same in Python.
 """
 
+from collections import deque
+from collections.abc import Callable
+
 from zerolayer.wire.http1_head import Head
+from zerolayer.wire.http2_stream import State
 
 _Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -40,9 +44,6 @@ def http1_when(ms: int, ticket: str, /) -> bytes:
 def http2_when(ms: int, ticket: str, /) -> bytes:
     """The same as literals of HPACK."""
 
-def stamped(before: bytes, wall_s: float, between: bytes, name: bytes, after: bytes, /) -> bytes:
-    """One behind the other; the time with six decimals."""
-
 def joined(parts: tuple[bytes, ...], number: int, /) -> bytes:
     """The parts with ``number`` in decimal digits between each two of them."""
 
@@ -55,11 +56,34 @@ def later_message(before: bytes, parts: tuple[bytes, ...], number: int, after: b
 def own_names(values: dict[bytes, bytes], /) -> dict[bytes, bytes]:
     """The same dictionary, or one with each ``zl-name`` as ``x-zl-name`` too, where there are such names."""
 
-def whole_request(data: bytes, at: int, /) -> tuple[int, bytes, bytes, int] | None:
-    """The HTTP/2 request that begins at ``at``, if all of it is there in one HEADERS and at most one DATA, unpadded.
+def grpc_frame(message: bytes, /) -> bytes:
+    """One message of gRPC as it travels in DATA, not compressed."""
 
-    Returns stream, header block, body, and the offset behind it.
-    """
+def grpc_message(body: bytes, most: int, /) -> bytes | None:
+    """The message that ``body`` is, if it is one of at most ``most`` bytes that is not compressed."""
+
+class WholeRequests:
+    """Finds requests of HTTP/2 that came whole; ``head`` is the type of their heads."""
+
+    def __init__(self, head: type[Head], /) -> None: ...
+    def find(
+        self,
+        data: bytes,
+        heads: dict[bytes, Head],
+        known: Callable[[bytes], Head | None],
+        last_id: int,
+        room: int,
+        body_bytes: int,
+        most: int,
+        /,
+    ) -> list[tuple[int, Head, bytes]] | None:
+        """Streams, heads and bodies of the requests that ``data`` is from the first byte to the last.
+
+        Each is one HEADERS, and at most one DATA, without padding; ``heads``, else ``known``, give the head of a block.
+        None where anything else is in it, where the head of one is not known or waits for 100 (Continue), where an id
+        is not above ``last_id`` and those before it, where a body has not the size that its head declares or is
+        longer than ``body_bytes``, and where all bodies are longer than ``room`` or there are more than ``most``.
+        """
 
 class Huffman:
     """HPACK's code, from a table of (next state, flags, symbol) by state and half byte: flags as ``hpack``'s."""
@@ -78,15 +102,32 @@ class Template:
     def http2(self, block: bytes, huffman: Huffman, /) -> Head | None:
         """The same of a header block. Raises ``ValueError`` where a string has no Huffman coding."""
 
-class StreamNumbers:
-    """Numbers that C++ reads and writes in place (``native/front_growth.hpp``); 0 at first."""
+class StreamBase:
+    """The fields of a stream; ``native/front_growth.hpp`` reads and writes some of them in place.
+
+    What is no argument is 0, empty, false or None at first.
+    """
 
     id: int
     window: int
+    room: int
+    declared: int | None
+    state: State
+    received: int
     sent_bytes: int
+    body: bytes | bytearray
+    incremental: bool
+    refused: bool
+    pending: deque[bytes | memoryview] | None
+    pending_bytes: int
+    ending: bytes | None
+
+    def __init__(
+        self, stream_id: int, window: int, room: int, declared: int | None, state: State, received: int = 0
+    ) -> None: ...
 
 class SenderNumbers:
-    """As ``StreamNumbers``."""
+    """Numbers that C++ reads and writes in place (``native/front_growth.hpp``); 0 at first."""
 
     window: int
     out_bytes: int

@@ -1,7 +1,8 @@
 """Anthropic's turns to the schema's messages: blocks joined, tool results apart, system items hoisted, a prefill.
 
 What the API says about turns: consecutive turns of one role are one; a last turn of the assistant is the beginning of
-the answer. Source: https://docs.anthropic.com/en/api/messages, ``messages``.
+the answer. Those of the user are made one by ``joined_turns``, after whoever leaves out what is said twice.
+Source: https://docs.anthropic.com/en/api/messages, ``messages``.
 """
 
 from __future__ import annotations
@@ -100,12 +101,12 @@ class _Reader:
         return tuple(messages), prefill
 
     def _append(self, message: Message) -> None:
-        """Consecutive messages of one role are one; a turn of tool results only leaves no text behind."""
+        """Consecutive messages of the assistant are one; a turn of tool results only leaves no text behind."""
         messages = self._messages
         last = messages[-1] if messages else None
         if message.role == "user" and not message.content and isinstance(last, ToolResult):
             return
-        if last is not None and last.role == message.role:
+        if last is not None and last.role == message.role == "assistant":
             messages[-1] = _merged(last, message)
         else:
             messages.append(message)
@@ -156,6 +157,17 @@ class _Reader:
             raise InvalidRequest(f"'{place}.id' repeats the id of another tool_use block.", param=f"{place}.id")
         self._tools[call_id] = tool
         return ToolCall(call_id, tool, given.decode("utf-8"))
+
+
+def joined_turns(messages: Sequence[Message]) -> Sequence[Message]:
+    """Consecutive messages of the user as one each."""
+    joined: list[Message] = []
+    for message in messages:
+        if joined and joined[-1].role == message.role == "user":
+            joined[-1] = _merged(joined[-1], message)
+        else:
+            joined.append(message)
+    return joined
 
 
 def _merged(first: Message, second: Message) -> Message:

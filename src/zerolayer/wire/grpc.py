@@ -1,13 +1,13 @@
 """gRPC over HTTP/2: messages with a length before them, status in trailers.
 
-Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md; pushback: gRFC A6. Messages are not compressed.
+Sources: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, and compression.md beside it for the refusal of
+messages that are compressed, for which there is nothing here; pushback: gRFC A6.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-from struct import Struct
 from typing import Final
 
 from zerolayer.errors import (
@@ -18,17 +18,18 @@ from zerolayer.errors import (
     InvalidRequest,
     RetryLater,
     Unavailable,
-    UnknownMethod,
+    UnsupportedEncoding,
     ZerolayerError,
 )
-from zerolayer.wire._native import joined
+from zerolayer.wire._native import grpc_frame, grpc_message, joined
 
 Header = tuple[bytes, bytes]
 
 CONTENT_TYPE: Final[Header] = (b"content-type", b"application/grpc")
+IDENTITY: Final = b"identity"
+"""The only encoding of messages."""
 OK_TRAILERS: Final[tuple[Header, ...]] = ((b"grpc-status", b"0"),)
-PREFIX_BYTES: Final = 5
-_PREFIX: Final = Struct(">BI")  # whether the message is compressed, and its length
+PREFIX_BYTES: Final = 5  # whether the message is compressed, and its length
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNIT_NS: Final = {
@@ -52,9 +53,8 @@ def is_grpc(content_type: bytes | None) -> bool:
     return content_type[16:17] in (b"", b"+", b";")
 
 
-def frame(message: bytes) -> bytes:
-    """One message as it travels in DATA."""
-    return _PREFIX.pack(0, len(message)) + message
+frame = grpc_frame
+"""One message as it travels in DATA."""
 
 
 class Deframer:
@@ -70,13 +70,15 @@ class Deframer:
         return bool(self._buffer)
 
     def receive(self, data: bytes) -> list[bytes]:
-        """The messages that ``data`` completes. Raises ``BodyTooLarge``, ``InvalidRequest``, ``UnknownMethod``."""
+        """The messages that ``data`` completes. Raises BodyTooLarge, InvalidRequest, UnsupportedEncoding."""
         self._buffer += data
         messages: list[bytes] = []
         at, size = 0, len(self._buffer)
         while size - at >= PREFIX_BYTES:
             length = int.from_bytes(self._buffer[at + 1 : at + PREFIX_BYTES], "big")
-            _check(self._buffer[at], length, self._message_bytes)
+            refusal = _refusal(self._buffer[at], length, self._message_bytes)
+            if refusal is not None:
+                raise refusal
             end = at + PREFIX_BYTES + length
             if end > size:
                 break
@@ -86,28 +88,28 @@ class Deframer:
         return messages
 
 
-def only_message(body: bytes, message_bytes: int) -> bytes:
-    """The message of a call that has exactly one. Raises as ``Deframer.receive``."""
+only_message = grpc_message
+"""The message of a call that has exactly one of at most so many bytes; None where ``not_one`` has something to say."""
+
+
+def not_one(body: bytes, message_bytes: int) -> ZerolayerError:
+    """Why ``body`` is not exactly one message."""
     size = len(body)
     if size < PREFIX_BYTES:
-        raise InvalidRequest(PARTIAL if size else _ONE)
-    flag, length = _PREFIX.unpack_from(body)
-    if flag or length > message_bytes:
-        _check(flag, length, message_bytes)
-    if size < PREFIX_BYTES + length:
-        raise InvalidRequest(PARTIAL)
-    if size > PREFIX_BYTES + length:
-        raise InvalidRequest(_ONE)
-    return body[PREFIX_BYTES:]
+        return InvalidRequest(PARTIAL if size else _ONE)
+    flag, length = body[0], int.from_bytes(body[1:PREFIX_BYTES], "big")
+    refusal = _refusal(flag, length, message_bytes)
+    return refusal or InvalidRequest(PARTIAL if size < PREFIX_BYTES + length else _ONE)
 
 
-def _check(flag: int, length: int, message_bytes: int) -> None:
+def _refusal(flag: int, length: int, message_bytes: int) -> ZerolayerError | None:
     if flag == 1:
-        raise UnknownMethod("compressed messages are not supported; send them without grpc-encoding")
+        return UnsupportedEncoding("compressed messages are not supported; send them without grpc-encoding")
     if flag:
-        raise InvalidRequest("the first byte of a gRPC message must be 0")
+        return InvalidRequest("the first byte of a gRPC message must be 0")
     if length > message_bytes:
-        raise BodyTooLarge(f"the message is larger than {message_bytes} bytes; send a shorter one")
+        return BodyTooLarge(f"the message is larger than {message_bytes} bytes; send a shorter one")
+    return None
 
 
 def parse_timeout(value: bytes) -> int:
@@ -135,6 +137,8 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     if isinstance(error, Unavailable):
         peers = ((b"zl-peers", ",".join(error.peers).encode("ascii")),) if error.peers else ()
         return (*trailers, *peers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
+    if isinstance(error, UnsupportedEncoding):
+        return (*trailers, (b"grpc-accept-encoding", IDENTITY))
     if isinstance(error, (BeyondHorizon, BudgetSpent)):
         return (*trailers, (b"grpc-retry-pushback-ms", b"-1"))  # gRFC A6: do not retry
     return trailers

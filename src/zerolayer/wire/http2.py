@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from zerolayer.errors import HeadersTooLarge
-from zerolayer.wire._native import http2_reply
+from zerolayer.wire._native import WholeRequests
+from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http2_control import Control
 from zerolayer.wire.http2_events import Closed, Event, Opened
 from zerolayer.wire.http2_frames import (
@@ -46,12 +47,12 @@ from zerolayer.wire.http2_limits import SMALL_DATA_BYTES, Http2Limits, Toll, Tol
 from zerolayer.wire.http2_reply import reply_block, status_field, trailer_block
 from zerolayer.wire.http2_sending import Sender
 from zerolayer.wire.http2_stream import State, Step, Stream
-from zerolayer.wire.http2_streams import Streams
-from zerolayer.wire.http2_whole import Whole, find_whole
+from zerolayer.wire.http2_streams import Streams, Whole
 
 __all__ = ["Code", "Http2Limits", "Http2Protocol"]
 
 Fields = Sequence[tuple[bytes, bytes]]
+_find_whole = WholeRequests(Head).find
 
 
 class Http2Protocol:
@@ -62,7 +63,7 @@ class Http2Protocol:
         self._tolls = Tolls(limits)
         self._decoder = HeadDecoder(limits.head_bytes, limits.header_count)
         self._streams = Streams(limits)
-        self._sender = self._streams.sender
+        self.sender = self._streams.sender  # tells what there is to write
         self._control = Control(self._tolls, self._streams)
         self._buffer = bytearray()
         self._wanted = len(PREFACE)  # bytes without which there is nothing to read
@@ -91,19 +92,9 @@ class Http2Protocol:
         """Open streams."""
         return len(self._streams.open)
 
-    @property
-    def out_bytes(self) -> int:
-        """Bytes that ``take`` would give at least."""
-        return self._sender.out_bytes
-
-    @property
-    def more(self) -> bool:
-        """Whether ``take`` must be called again: it gives no more at once than is good for one write."""
-        return self._sender.more
-
     def blocked(self) -> dict[int, int]:
         """Streams whose data waits for a window -> body bytes that were sent so far."""
-        return {stream.id: stream.sent_bytes for stream in self._sender.blocked.values()}
+        return {stream.id: stream.sent_bytes for stream in self.sender.blocked.values()}
 
     # Receiving.
 
@@ -127,8 +118,13 @@ class Http2Protocol:
         """The requests that ``data`` is, if their heads are like ones before; else None, and nothing was taken."""
         if self._closed or self._draining or self._buffer or self._block is not None or not self._begun:
             return None
-        found = find_whole(data, self._streams, self._limits, self._decoder.known)
-        self.frames += len(found or ())
+        streams, limits, decoder = self._streams, self._limits, self._decoder
+        most = limits.streams - len(streams.open)
+        heads, last_id, room = decoder.heads, streams.last_id, streams.room
+        found = _find_whole(data, heads, decoder.known, last_id, room, limits.body_bytes, most)
+        if found:
+            streams.add_whole(found)
+            self.frames += len(found)
         return found
 
     def new_period(self) -> None:
@@ -144,13 +140,13 @@ class Http2Protocol:
 
     def take(self) -> bytes:
         """What must be written now."""
-        return self._sender.take()
+        return self.sender.take()
 
     def hold(self, *, held: bool) -> None:
         """While ``held``, DATA waits: the socket takes nothing."""
-        self._sender.held = held
+        self.sender.held = held
         if not held:
-            self._sender.pump()
+            self.sender.pump()
 
     def reply(
         self, stream_id: int, status: int, headers: Fields, body: bytes, trailers: Fields = (), *, common: bytes = b""
@@ -159,12 +155,9 @@ class Http2Protocol:
         stream = self._streams.open.get(stream_id)
         if stream is None:
             return
-        sender, size, ending = self._sender, len(body), trailer_block(tuple(trailers)) if trailers else b""
-        if sender.takes(stream, size):
-            frames = http2_reply(stream_id, status_field(status), common, tuple(headers), body, ending)
-            if frames is not None:
-                sender.whole(stream, frames, size)
-                return
+        sender, ending = self.sender, trailer_block(tuple(trailers)) if trailers else b""
+        if sender.reply(stream, status_field(status), common, tuple(headers), body, ending):
+            return
         sender.head(stream, reply_block(status, headers, common), ended=not (body or ending))
         if body or ending:
             sender.data(stream, body, ending)
@@ -173,7 +166,7 @@ class Http2Protocol:
         """The head of a reply whose body follows in pieces."""
         stream = self._streams.open.get(stream_id)
         if stream is not None:
-            self._sender.head(stream, reply_block(status, headers, common), ended=False)
+            self.sender.head(stream, reply_block(status, headers, common), ended=False)
 
     def send(self, stream_id: int, data: bytes) -> bool:
         """A piece of the body. False when too much of this stream or connection is unsent: it was not taken then."""
@@ -182,40 +175,40 @@ class Http2Protocol:
             return True
         if stream.pending:
             unsent = stream.pending_bytes + len(data)
-            if unsent > self._limits.unsent_bytes or self._sender.pending_bytes > self._limits.unsent_total_bytes:
+            if unsent > self._limits.unsent_bytes or self.sender.pending_bytes > self._limits.unsent_total_bytes:
                 return False
-        self._sender.piece(stream, data)
+        self.sender.piece(stream, data)
         return True
 
     def sending(self, stream_id: int) -> tuple[Sender, Stream] | None:
         """For whoever collects the pieces of many streams at once: what ``send`` adds to, while the stream is open."""
         stream = self._streams.open.get(stream_id)
-        return None if stream is None else (self._sender, stream)
+        return None if stream is None else (self.sender, stream)
 
     def end(self, stream_id: int, data: bytes, trailers: Fields = ()) -> None:
         """The last piece."""
         stream = self._streams.open.get(stream_id)
         if stream is not None:
-            self._sender.data(stream, data, trailer_block(tuple(trailers)))
+            self.sender.data(stream, data, trailer_block(tuple(trailers)))
 
     def reset(self, stream_id: int, code: Code) -> None:
         """End a stream without an end; what it had pending is void."""
         stream = self._streams.open.get(stream_id)
         if stream is not None:
-            self._sender.control(rst_stream(stream_id, code))
+            self.sender.control(rst_stream(stream_id, code))
             self._streams.forget(stream, Step.RESET)
 
     def go_away(self) -> None:
         """Ask the peer to open no more streams here; the open ones go on."""
         if not (self._draining or self._closed):
             self._draining = True
-            self._sender.control(goaway(self._streams.last_id, Code.NO_ERROR))
+            self.sender.control(goaway(self._streams.last_id, Code.NO_ERROR))
 
     # Frames.
 
     def _greet(self) -> None:
         limits, streams = self._limits, self._streams
-        self._sender.control(
+        self.sender.control(
             settings(
                 {
                     Setting.HEADER_TABLE_SIZE: 0,
@@ -226,7 +219,7 @@ class Http2Protocol:
             )
         )
         if streams.room > WINDOW:
-            self._sender.control(window_update(0, streams.room - WINDOW))
+            self.sender.control(window_update(0, streams.room - WINDOW))
         else:
             streams.room = WINDOW  # it can only be raised
 
@@ -261,7 +254,7 @@ class Http2Protocol:
                     handler(self, flags, stream_id, payload)
             except StreamFault as fault:
                 self._tolls.pay(Toll.FAULT)
-                self._sender.control(rst_stream(fault.stream_id, fault.code))
+                self.sender.control(rst_stream(fault.stream_id, fault.code))
                 self._streams.drop(fault.stream_id)
             at = end
             self.frames += 1
@@ -342,7 +335,7 @@ class Http2Protocol:
         if len(self._streams.open) < self._limits.streams and not self._draining:
             return True
         self._tolls.pay(Toll.FAULT)
-        self._sender.control(rst_stream(stream_id, Code.REFUSED_STREAM))
+        self.sender.control(rst_stream(stream_id, Code.REFUSED_STREAM))
         self._streams.remember(stream_id)
         return False
 
@@ -374,7 +367,7 @@ class Http2Protocol:
         self._block = None
         for stream in list(self._streams.open.values()):
             self._streams.forget(stream, Step.RESET)
-        self._sender.control(goaway(self._streams.last_id, code))
+        self.sender.control(goaway(self._streams.last_id, code))
         self._streams.take_events()  # nobody can be answered any more
         self._streams.tell(Closed(code))
 

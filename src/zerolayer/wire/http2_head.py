@@ -38,7 +38,7 @@ class HeadDecoder:
         self._head_bytes = head_bytes
         self._header_count = header_count
         self._stateful = hpack.Decoder(max_header_list_size=head_bytes)
-        self._heads: dict[bytes, Head] = {}
+        self.heads: dict[bytes, Head] = {}  # whole blocks that came before
         self._habits = Habits(head_bytes)
         self._fields: dict[bytes, Field] = {}
 
@@ -52,11 +52,11 @@ class HeadDecoder:
 
         Raises ``MalformedHead``, ``HeadersTooLarge`` (only of the stream), ``ConnectionFault`` (compression is broken).
         """
-        return self._heads.get(block) or self._decoded_head(block)
+        return self.heads.get(block) or self._decoded_head(block)
 
     def known(self, block: bytes) -> Head | None:
         """The same, if a head like it came before. None for everything else; nothing was decoded then."""
-        head = self._heads.get(block)
+        head = self.heads.get(block)
         if head is None:
             try:
                 head = self._habits.head(block)
@@ -79,13 +79,13 @@ class HeadDecoder:
         if not stateless:
             fields = self._stateful_fields(parts, block)
             if not self.stateless:  # the same bytes no longer mean the same, and what adds to the table must be decoded
-                self._heads.clear()
+                self.heads.clear()
                 self._habits.forget()
             return _request_head(fields)
         fields = self._known_fields(parts)
         head = _request_head(fields)
         if len(block) <= _REMEMBERED_BYTES:
-            remember(self._heads, block, head, _HEADS)
+            remember(self.heads, block, head, _HEADS)
             self._habits.learn(parts, fields, head)
         return head
 

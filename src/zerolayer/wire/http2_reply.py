@@ -23,9 +23,8 @@ def reply_block(status: int, headers: Iterable[tuple[bytes, bytes]], common: byt
     return status_field(status) + common + header_block(headers)
 
 
-def status_field(status: int) -> bytes:
-    """``:status``."""
-    return _STATUS.get(status) or _STATUS_NAME + b"%03d" % status
+status_field = tuple([_STATUS.get(status) or _STATUS_NAME + b"%03d" % status for status in range(1000)]).__getitem__
+"""``:status``."""
 
 
 later_block = http2_when

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from zerolayer.wire._native import SenderNumbers
+from zerolayer.wire._native import SenderNumbers, http2_reply
 from zerolayer.wire.http2_frames import (
     END_STREAM,
     FRAME_BYTES,
@@ -70,18 +70,31 @@ class Sender(SenderNumbers):
         if ended:
             self._on_end(stream)
 
-    def takes(self, stream: Stream, size: int) -> bool:
-        """Whether a body of so many bytes may leave now, in one frame, and its head as it is."""
-        fits = size <= stream.window and size <= self.window and size <= FRAME_BYTES
-        return fits and self.out_bytes < _ENOUGH and not (self.held or self.block_start)
+    def reply(
+        self,
+        stream: Stream,
+        status: bytes,
+        common: bytes,
+        headers: tuple[tuple[bytes, bytes], ...],
+        body: bytes,
+        ending: bytes,
+    ) -> bool:
+        """A whole reply, if its body may leave now, in one frame, and its head as it is; else False, and nothing left.
 
-    def whole(self, stream: Stream, frames: bytes, size: int) -> None:
-        """All frames of a reply whose body, of ``size`` bytes, is taken."""
-        self.window -= size
+        ``status``, ``common`` and ``ending``, the trailers, are rendered.
+        """
+        size, window = len(body), self.window
+        if size > window or size > stream.window or self.out_bytes >= _ENOUGH or self.held or self.block_start:
+            return False
+        frames = http2_reply(stream.id, status, common, headers, body, ending)
+        if frames is None:
+            return False
+        self.window = window - size
         stream.sent_bytes += size
         self.out.append(frames)
         self.out_bytes += len(frames)
         self._on_end(stream)
+        return True
 
     def piece(self, stream: Stream, data: bytes) -> None:
         """A piece of a reply that goes on. Nearly every token is one, so nothing is called here."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from enum import IntEnum, auto
 from typing import Final
 
-from zerolayer.wire._native import StreamNumbers
+from zerolayer.wire._native import StreamBase
 
 
 class State(IntEnum):
@@ -46,27 +45,15 @@ CLOSED: Final = NEXT[COMPLETE, END_SENT]
 _FROM: Final = {state: {step: after for (before, step), after in NEXT.items() if before is state} for state in State}
 
 
-class Stream(StreamNumbers):
-    """``declared`` is the request's content-length. ``window`` is what may be sent, ``room`` what may be received."""
+class Stream(StreamBase):
+    """``declared`` is the request's content-length. ``window`` is what may be sent, ``room`` what may be received.
 
-    __slots__ = (
-        "body", "declared", "ending", "incremental", "pending", "pending_bytes", "received", "refused", "room",
-        "state",
-    )  # fmt: skip
+    ``body`` is what came in several frames; ``incremental``: it is handed out as it comes, ``refused``: it is dropped.
+    ``pending`` waits for a window, and ``ending`` is how the stream ends when nothing is pending: a block of trailers,
+    or empty.
+    """
 
-    def __init__(self, stream_id: int, window: int, room: int, declared: int | None) -> None:
-        self.id = stream_id
-        self.state = OPEN
-        self.window = window
-        self.room = room
-        self.declared = declared
-        self.received = 0
-        self.body: bytes | bytearray = b""  # of several frames
-        self.incremental = False  # its body is handed out as it comes
-        self.refused = False  # its body is dropped
-        self.pending: deque[bytes | memoryview] | None = None  # waits for a window
-        self.pending_bytes = 0
-        self.ending: bytes | None = None  # how it ends when nothing is pending: a block of trailers, or empty
+    __slots__ = ()
 
     def move(self, step: Step) -> State:
         """Take ``step``; a step that the table lacks leaves the state as it is."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from zerolayer.errors import BodyTooLarge, ZerolayerError
+from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http2_events import Chunk, Event, Gone, Message, Refused
 from zerolayer.wire.http2_frames import LARGEST_WINDOW, Code, ConnectionFault, StreamFault, rst_stream, window_update
 from zerolayer.wire.http2_limits import Http2Limits
 from zerolayer.wire.http2_sending import Sender
 from zerolayer.wire.http2_stream import CLOSED, COMPLETE, END_RECEIVED, END_SENT, OPEN, Step, Stream
+
+Whole = tuple[int, Head, bytes]
+"""A stream and its request, head and body."""
 
 _PREFIX_BYTES: Final = 64  # of a body beside what its own limit counts: the prefix of a gRPC message
 _FORGOTTEN: Final = 256  # streams ended before their request was complete, whose late frames are still dropped
@@ -47,20 +51,20 @@ class Streams:
 
     def add(self, stream_id: int, declared: int | None) -> Stream:
         """A new stream whose request has ``declared`` bytes of body, if it said so."""
-        self.open[stream_id] = stream = Stream(stream_id, self.sender.initial_window, self.first_room, declared)
+        window = self.sender.initial_window
+        self.open[stream_id] = stream = Stream(stream_id, window, self.first_room, declared, OPEN)
         return stream
 
-    def add_whole(self, stream_id: int, declared: int | None, size: int) -> None:
-        """A new stream whose request is complete, with a body of ``size`` bytes, and breaks no limit."""
-        self.last_id = stream_id
-        self.room -= size
-        self._returned += size
-        if self._returned >= self._give_back:
-            self._return_room(0)
-        stream = Stream(stream_id, self.sender.initial_window, self.first_room - size, declared)
-        stream.received = size
-        stream.state = COMPLETE
-        self.open[stream_id] = stream
+    def add_whole(self, requests: list[Whole]) -> None:
+        """New streams whose requests are complete and break no limit."""
+        window, first_room, taken = self.sender.initial_window, self.first_room, 0
+        for stream_id, head, body in requests:
+            size = len(body)
+            taken += size
+            self.open[stream_id] = Stream(stream_id, window, first_room - size, head.content_length, COMPLETE, size)
+            self.last_id = stream_id
+        self.room -= taken
+        self._return_room(taken)
 
     def must_exist(self, stream_id: int) -> None:
         """A frame for a stream that never was is a fault of the connection."""

@@ -149,7 +149,9 @@ class Simulation:
         client.tries -= 1
         try:
             answer = self.admission.ask(wish, asker)
-        except SlotsBusy as refusal:
+        except Infeasible as refusal:
+            answer = refusal
+        if isinstance(answer, SlotsBusy):
             client.refusals.append("busy")
             if (
                 booked is not None
@@ -157,16 +159,14 @@ class Simulation:
                 and booked.start_ns - EARLY_NS <= self.now <= booked.start_ns + self.calendar.grace_ns
             ):
                 self.broken.append(f"{client.name}: a promise was not kept")
-            self._come_back(client, refusal)
-            return
-        except (BeyondHorizon, Infeasible) as refusal:
-            client.refusals.append(type(refusal).__name__)
+            self._come_back(client, answer)
+        elif isinstance(answer, (BeyondHorizon, Infeasible)):
+            client.refusals.append(type(answer).__name__)
             client.outcome = "refused"
             self.done.append(client)
             if booked is not None and not booked.soft:
-                self.broken.append(f"{client.name}: a promise ended in {refusal.code}")
-            return
-        if isinstance(answer, Grant):
+                self.broken.append(f"{client.name}: a promise ended in {answer.code}")
+        elif isinstance(answer, Grant):
             self._start(client, answer, self.now)
         else:
             self._held.append((answer, client, self.now))

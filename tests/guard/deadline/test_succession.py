@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolayer.errors import RetryLater
-from zerolayer.guard.deadline.admission import Admission, Grant, Wish
+from zerolayer.guard.deadline.admission import Admission, Grant, NoSlot, Wish
 from zerolayer.guard.deadline.booking import Booking, Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
@@ -47,13 +47,10 @@ class Process:
         chunks = -(-prompt_tokens // CHUNK)
         return Work(chunks, chunks * self.prices.chunk_ns[-1], self.prices.chunk_ns[-1], tokens)
 
-    def ask(self, body: bytes, tokens: int = 50, asker: Asker | None = None) -> Grant | Booking | RetryLater:
+    def ask(self, body: bytes, tokens: int = 50, asker: Asker | None = None) -> Grant | Booking | NoSlot:
         work = self.work(100, tokens)
         wish = Wish(work, work, work, LIMITS, Tier.DEFAULT, ("chat.completions", body))  # as the guard names requests
-        try:
-            return self.admission.ask(wish, asker or Asker("alice"))
-        except RetryLater as refusal:
-            return refusal
+        return self.admission.ask(wish, asker or Asker("alice"))
 
     def fill(self) -> None:
         for slot in range(self.calendar.slots):

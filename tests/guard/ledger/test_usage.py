@@ -125,7 +125,7 @@ def test_a_match_is_an_event_with_its_text_and_sources(ledger, told):
 def test_a_chain_that_holds_is_said_to_hold_with_its_head(day, told):
     code, out, _ = told("--verify")
     assert code == 0
-    assert "the chain holds: 6 records in 1 segments" in out
+    assert "the chain holds, from record 1 to record 6 (segments: 1)" in out
     assert f"head  6:{day.head.hex()}" in out
 
 

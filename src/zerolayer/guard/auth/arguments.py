@@ -6,7 +6,10 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
+from zerolayer.argument_types import number, whole
+
 _Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
+_days = number(0, 36_500)
 _UINT32: Final = (1 << 32) - 1
 _LIMITS: Final = (
     ("--requests-per-minute", _UINT32, "requests in a minute"),
@@ -47,7 +50,7 @@ def _add_issue(issue: argparse.ArgumentParser) -> None:
     issue.add_argument("--tenant", metavar="NAME", required=True, help="whose key it is; 1 to 24 of a-z 0-9 . _ -")
     issue.add_argument("--days", metavar="DAYS", type=_days, default=90.0, help="valid for; 0 = for ever; default 90")
     for flag, most, text in _LIMITS:
-        issue.add_argument(flag, metavar="N", type=_at_most(most), default=0, help=f"{text}; 0 = no limit (default)")
+        issue.add_argument(flag, metavar="N", type=whole(0, most), default=0, help=f"{text}; 0 = no limit (default)")
     issue.add_argument(
         "--model", metavar="NAME", action="append", default=[], help="a model it may use; may be repeated; default all"
     )
@@ -65,22 +68,3 @@ def _runner(name: str) -> Callable[[argparse.Namespace], int]:
         return int(getattr(keys_command, name)(options))
 
     return run
-
-
-def _at_most(most: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= most):
-            raise argparse.ArgumentTypeError(f"a whole number from 0 to {most} is wanted")
-        return int(text)
-
-    return number
-
-
-def _days(text: str) -> float:
-    try:
-        days = float(text)
-    except ValueError:
-        days = -1.0
-    if not 0 <= days <= 36_500:
-        raise argparse.ArgumentTypeError("a number of days from 0 to 36500 is wanted; it may have a fraction")
-    return days

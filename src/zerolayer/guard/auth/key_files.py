@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from zerolayer.errors import StartupError
+from zerolayer.errors import StartupError, system_reason
 from zerolayer.guard.auth.key_set import KeySet, Revocations, read_key_set, read_revocations
 
 _log = logging.getLogger("zerolayer.guard")
@@ -91,7 +91,7 @@ def _contents(path: Path) -> bytes:
             data = file.read(FILE_BYTES + 1)
     except OSError as error:
         raise StartupError(
-            f"{path} cannot be read (errno {error.errno}). `zerolayer keys new` writes a key set and its list; "
+            f"{path} cannot be read ({system_reason(error)}). `zerolayer keys new` writes a key set and its list; "
             "tenants.key_set and tenants.revocations say where they are."
         ) from None
     if len(data) > FILE_BYTES:
@@ -111,4 +111,4 @@ def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
         scratch.replace(path)
     except OSError as error:
         scratch.unlink(missing_ok=True)
-        raise StartupError(f"{path} cannot be written (errno {error.errno}); check the folder") from None
+        raise StartupError(f"{path} cannot be written ({system_reason(error)}); check the folder") from None

@@ -75,7 +75,7 @@ def revoke(options: argparse.Namespace) -> int:
     """``keys revoke KEY_ID|KEY|-`` or ``--tenant NAME``: servers that watch the folder know within a second."""
     named = [_key_id(text) for text in options.key]
     if not (named or options.tenant or options.renew):
-        raise UsageError("name a key by its id, or all keys of a tenant by --tenant NAME")
+        raise UsageError("name a key or its id, or all keys of a tenant by --tenant NAME; --renew signs the list anew")
     now = _now()
     for tenant in options.tenant:
         if not is_name(tenant):
@@ -84,9 +84,7 @@ def revoke(options: argparse.Namespace) -> int:
     found = KeyFolder(Path(options.folder)).revoke(named, options.tenant, now + 1, now)
     if options.json:
         return _print_json({"serial": found.serial, "keys": len(found.keys), "tenants": len(found.tenants)})
-    print(
-        f"revoked; the list now names {len(found.keys)} keys and {len(found.tenants)} tenants (serial {found.serial})"
-    )
+    print(f"revoked; on the list now: keys {len(found.keys)}, tenants {len(found.tenants)} (serial {found.serial})")
     return 0
 
 

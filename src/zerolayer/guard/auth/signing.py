@@ -16,7 +16,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import Meta
 
-from zerolayer.errors import UsageError
+from zerolayer.errors import UsageError, system_reason
 from zerolayer.guard.auth.key_files import KEY_SET, REVOKED, SIGNING, KeyDocuments, KeyFiles, write_file
 from zerolayer.guard.auth.key_format import MODELS, Claims, pack, spell
 from zerolayer.guard.auth.key_set import VERSION, KeySet, Revocations, SigningKey, encode, sign
@@ -66,7 +66,7 @@ class KeyFolder:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"{self.folder} cannot be made (errno {error.errno}); name another folder") from None
+            raise UsageError(f"{self.folder} cannot be made ({system_reason(error)}); name another folder") from None
         secret = Secret(VERSION, secrets.token_bytes(32), secrets.token_bytes(32))
         root = Ed25519PrivateKey.from_private_bytes(secret.root)
         key_set = KeySet(VERSION, 1, _public(root), (_signing_key(secret.signing, now_s),))
@@ -151,7 +151,7 @@ class KeyFolder:
             return msgspec.json.decode(path.read_bytes(), type=Secret)
         except OSError as error:
             raise UsageError(
-                f"{path} cannot be read (errno {error.errno}). `zerolayer keys new` makes one; --folder says where."
+                f"{path} cannot be read ({system_reason(error)}). `zerolayer keys new` makes one; --folder says where."
             ) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise UsageError(f"{path} is damaged; restore it from where you keep it") from None

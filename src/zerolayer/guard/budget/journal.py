@@ -23,7 +23,7 @@ from struct import Struct
 from typing import Final
 from zlib import adler32, crc32
 
-from zerolayer.errors import StartupError
+from zerolayer.errors import StartupError, system_reason
 from zerolayer.guard._native import StateLog
 from zerolayer.guard.budget.account import Account, State
 
@@ -53,7 +53,7 @@ class BudgetJournal:
                 self._format(self._file)
         except OSError as error:
             raise StartupError(
-                f"{path} cannot be written (errno {error.errno}). Give tenants.state a path in a folder of your own."
+                f"{path} cannot be written ({system_reason(error)}). Give tenants.state a path in a folder of your own."
             ) from None
         self._map = mmap.mmap(self._file, 0, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         self.kept, at = self._replay()

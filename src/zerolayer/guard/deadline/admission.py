@@ -34,6 +34,10 @@ _NEEDS: Final = ("the first token takes at least", "the answer takes at least", 
 _ROOM: Final = 1.5  # of what is promised over what was seen, where the contract asks for more than the machine has
 
 
+NoSlot = SlotsBusy | BeyondHorizon
+"""The refusal of whom there is no slot for. Returned, not raised: under load it is the usual answer."""
+
+
 class Wish(msgspec.Struct, frozen=True):
     """What is asked: ``least`` and ``most`` are bounds of what the work is found to be when the text is tokenised.
 
@@ -119,16 +123,16 @@ class Admission:
             self._promised = Limits(first_ns, gap_ns, contract.end_ns)
         return self._promised
 
-    def ask(self, wish: Wish, asker: Asker) -> Grant | Booking:
+    def ask(self, wish: Wish, asker: Asker) -> Grant | Booking | NoSlot:
         """A grant, or the redeemed booking of a client that is to be held until ``resume`` gives the grant.
 
-        Raises ``SlotsBusy``, ``BeyondHorizon`` (429) and ``Infeasible`` (422).
+        Raises ``Infeasible`` 422.
         """
         now = self._clock_ns()
         answer = self._priced().ask(wish, asker, now)
         kind = answer.kind
         if kind == _BUSY and not answer.counts:
-            raise self._busy(answer.start_ns, now, answer.ticket)
+            return self._busy(answer.start_ns, now, answer.ticket)
         if answer.counts:
             self._count(answer)
         if kind == _GRANTED:
@@ -137,12 +141,12 @@ class Admission:
             return answer.booking
         if kind == _INFEASIBLE:
             raise _infeasible(answer)
-        raise self._refusal(answer, now)
+        return self._refusal(answer, now)
 
-    def ask_several(self, wish: Wish, count: int) -> list[int]:
+    def ask_several(self, wish: Wish, count: int) -> list[int] | NoSlot:
         """``count`` slots from now on, for the same work each; all or none, and nothing is booked.
 
-        Raises ``SlotsBusy`` (429) and ``Infeasible`` (422).
+        Raises ``Infeasible`` 422.
         """
         now = self._clock_ns()
         self.sweep(now)
@@ -162,11 +166,9 @@ class Admission:
             slots = calendar.claim_all(wish.most, terms, count)
             if not slots and wish.least.chunks < wish.most.chunks:
                 slots = calendar.claim_all(wish.least, terms, count)
-        if not slots:
-            raise self.refuse_several(wish, count)
-        return slots
+        return slots or self.refuse_several(wish, count)
 
-    def refuse_several(self, wish: Wish, count: int) -> SlotsBusy | BeyondHorizon:
+    def refuse_several(self, wish: Wish, count: int) -> NoSlot:
         """The refusal that tells when so many slots are free and one could start, and promises none of them."""
         now = self._clock_ns()
         start_ns = self.calendar.tell(wish.least, _terms(wish.limits, now, urgent=False))
@@ -175,7 +177,7 @@ class Admission:
         return self._busy(max(start_ns, now + self.calendar.next_open_ms(count) * _NS_PER_MS), now, "")
 
     def resume(self, booking: Booking) -> Grant | None:
-        """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
+        """The grant of a held client as soon as there is one."""
         slot, no_shows = self._priced().resume(booking, self._clock_ns())
         self._missed(no_shows)
         if slot < 0:
@@ -187,7 +189,7 @@ class Admission:
         """A client came in time for its booking and was not served."""
         self._promises.booking("broken")
 
-    def refuse_longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:
+    def refuse_longer(self, wish: Wish, asker: Asker) -> NoSlot:
         """The refusal of a request whose true length does not fit after all; its slot is released already."""
         now = self._clock_ns()
         return self._refusal(self._priced().refuse_longer(wish, asker, now), now)
@@ -245,7 +247,7 @@ class Admission:
         self.calendar.core()
         return self._core
 
-    def _refusal(self, answer: _native.Answer, now: int) -> SlotsBusy | BeyondHorizon:
+    def _refusal(self, answer: _native.Answer, now: int) -> NoSlot:
         if answer.kind == _BUSY:
             return self._busy(answer.start_ns, now, answer.ticket)
         return BeyondHorizon(

@@ -106,12 +106,29 @@ def read_limits(get: Get, *, deadline_ms: float | None, stream: bool, contract: 
     Raises ``InvalidRequest`` for what cannot be read, ``DeadlineExpired`` for a limit of zero or less: it has passed,
     and must never be taken for the most urgent one.
     """
-    return _read(tuple([get(name) for name in _SOURCES]), deadline_ms, stream, contract)
+    asked = _asked(tuple(map(get, _SOURCES)), deadline_ms, stream)
+    if asked is None:
+        return contract
+    first, gap, end, own = asked
+    return Limits(
+        _applied(first, contract.first_token_ns),
+        _applied(gap, contract.per_token_ns),
+        _applied(end, contract.end_ns),
+        None if own is None else _applied(own, contract.end_ns),
+        (first is not None, end is not None),
+    )
+
+
+_Asked = tuple[float | None, float | None, float | None, float | None]
+"""First token, gap, end, and the end whatever number of attempts it takes; in milliseconds, None where nobody asks."""
 
 
 @lru_cache(256)
-def _read(values: tuple[bytes | None, ...], deadline_ms: float | None, stream: bool, contract: Limits) -> Limits:
-    """``values`` are those of ``_SOURCES``. Clients have few ways to say how long they wait, and say it every time."""
+def _asked(values: tuple[bytes | None, ...], deadline_ms: float | None, stream: bool) -> _Asked | None:
+    """``values`` are those of ``_SOURCES``. Clients have few ways to say how long they wait, and say it every time.
+
+    None where nothing is asked. Raises as ``read_limits``.
+    """
     get = dict(zip(_SOURCES, values, strict=True)).get
     read_timeout = _seconds(get, b"x-stainless-read-timeout")
     own = _smallest(deadline_ms, _milliseconds(get, b"x-zl-deadline-ms"), _grpc(get))
@@ -128,16 +145,10 @@ def _read(values: tuple[bytes | None, ...], deadline_ms: float | None, stream: b
         read_timeout if stream else None,
     )
     if end is first is gap is None:
-        return contract
+        return None
     if min(limit for limit in (end, first, gap) if limit is not None) <= 0:
         raise DeadlineExpired("the deadline of the request has passed already; give it more time or leave it out")
-    return Limits(
-        _applied(first, contract.first_token_ns),
-        _applied(gap, contract.per_token_ns),
-        _applied(end, contract.end_ns),
-        None if own is None else _applied(own, contract.end_ns),
-        (first is not None, end is not None),
-    )
+    return first, gap, end, own
 
 
 def _applied(asked_ms: float | None, contract_ns: int) -> int:

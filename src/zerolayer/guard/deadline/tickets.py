@@ -30,23 +30,21 @@ class Asker(msgspec.Struct, frozen=True):
 
 def read_asker(headers: Mapping[bytes, bytes], credential: Name, named: str) -> Asker:
     """Who asks, from what clients say about themselves; our own come back until their time is over."""
-    ticket, count = headers.get(b"x-zl-ticket"), headers.get(b"x-stainless-retry-count")
+    get = headers.get
+    ticket, count = get(b"x-zl-ticket"), get(b"x-stainless-retry-count")
     retry, last = None, False
-    if (waits := headers.get(b"x-zl-retry-count")) is not None and waits.isdigit():
+    if (waits := get(b"x-zl-retry-count")) is not None and waits.isdigit():
         retry = waits.strip(b"0") != b""
     elif count is not None and count.isdigit():
         retry, last = count != b"0", int(count[:4]) >= _ATTEMPTS
-    elif headers.get(b"content-type", b"").startswith(b"application/grpc"):
-        attempts = headers.get(b"grpc-previous-rpc-attempts", b"0")
+    elif get(b"content-type", b"").startswith(b"application/grpc"):
+        attempts = get(b"grpc-previous-rpc-attempts", b"0")
         retry, last = attempts != b"0", attempts.isdigit() and int(attempts[:4]) >= _GRPC_ATTEMPTS
-    return Asker(
-        credential,
-        retry=retry,
-        ticket=named or (None if ticket is None else ticket.decode("latin-1")),
-        last=last,
-        reads_ms=retry is not None
+    reads_ms = (
+        retry is not None
         or ticket is not None
         or named != ""
-        or headers.get(b"user-agent", b"").startswith(b"zerolayer")
-        or any(name.startswith((b"x-stainless-", b"x-zl-")) for name in headers),
+        or get(b"user-agent", b"").startswith(b"zerolayer")
+        or any(name.startswith((b"x-stainless-", b"x-zl-")) for name in headers)
     )
+    return Asker(credential, retry, named or (None if ticket is None else ticket.decode("latin-1")), last, reads_ms)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from zerolayer.argument_types import number
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -33,7 +34,10 @@ def add_usage(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     form.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     usage.add_argument(
-        "--price", metavar="PER_HOUR", type=_price, help="what the machine costs an hour: compare it with microseconds"
+        "--price",
+        metavar="PER_HOUR",
+        type=number(0.001, 1e6),
+        help="what the machine costs an hour: compare it with microseconds",
     )
     usage.add_argument("--verify", action="store_true", help="check the chain instead; exit code 3 if it is broken")
     usage.add_argument("--anchor", metavar="HEAD", default="", help="with --verify: a head that was noted earlier")
@@ -76,13 +80,3 @@ def _day(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError("a day is written as 2026-11-29") from None
-
-
-def _price(text: str) -> float:
-    try:
-        price = float(text)
-    except ValueError:
-        price = math.nan
-    if not (math.isfinite(price) and price > 0):
-        raise argparse.ArgumentTypeError("a price is a number above 0, as in 1.20")
-    return price

@@ -130,7 +130,7 @@ def _verify(options: UsageOptions) -> int:
     if options.form == "json":
         print(msgspec.json.encode(verdict).decode())
         return 0
-    print(f"the chain holds: {count} records in {chain.segments} segments, from number {first.sequence} on")
+    print(f"the chain holds, from record {first.sequence} to record {end.sequence - 1} (segments: {chain.segments})")
     if first.sequence > 1:
         print("older segments were removed: the chain begins with what the first one says of them")
     print(f"head  {verdict['head']}")

@@ -14,6 +14,7 @@ from zerolayer.guard.prompts.offered import offered, tools_bytes, tools_tokens
 from zerolayer.guard.prompts.overflow import newest_turns, without_repeats
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.shape import Shape
+from zerolayer.wire.anthropic_turns import joined_turns
 from zerolayer.wire.schema import Message, Request, Route
 
 
@@ -60,7 +61,7 @@ class Reader:
         """``tokenise``, and the oldest turns left out where the contract allows it."""
         shape, messages, ids = self.shape, self._messages(request), self.tokenise(request)
         grammar = None if request.fills_cache else self.grammars.of(request)  # nothing is answered, so nothing is held
-        duplicates = len(request.messages) - len(messages)
+        duplicates = len(request.messages) - len(self._said(request))
         if shape.truncate and messages and not self._fits(request, len(ids)):
             # An answer of the default length is only wished for: at most half of the slot is kept free for it.
             wished = request.max_tokens is None or request.fills_slot
@@ -79,9 +80,13 @@ class Reader:
         """
         shape, written = self.shape, tools_bytes(request) if request.tools else 0
         if request.route is not Route.COMPLETIONS:
-            text_bytes = utf8_bytes(request.prefill) + sum([utf8_bytes(turn.content) for turn in request.messages])
+            text_bytes = utf8_bytes(request.prefill) if request.prefill else 0
+            for turn in request.messages:
+                content = turn.content
+                text_bytes += len(content) if content.isascii() else utf8_bytes(content)
             upper = text_bytes + shape.template_tokens * (len(request.messages) + 1)
-            upper += tools_tokens(written)
+            if written:
+                upper += tools_tokens(written)
         elif isinstance(request.prompt, str):
             text_bytes = upper = utf8_bytes(request.prompt)
         else:
@@ -116,5 +121,9 @@ class Reader:
     def _prefill(self, request: Request) -> list[int]:
         return self._encoder.encode(request.prefill) if request.prefill else []
 
-    def _messages(self, request: Request) -> Sequence[Message]:
+    def _said(self, request: Request) -> Sequence[Message]:
         return without_repeats(request.messages) if self.shape.drop_duplicates else request.messages
+
+    def _messages(self, request: Request) -> Sequence[Message]:
+        said = self._said(request)
+        return joined_turns(said) if request.route is Route.MESSAGES else said

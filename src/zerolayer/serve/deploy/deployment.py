@@ -191,7 +191,7 @@ class Deployment:
         self._server.served(new)
         for exchange in here:
             ask_again(exchange)
-        _log.info("%s is served now; %d requests end on %s", new.name, old.dispatcher.running, old.name)
+        _log.info("%s is served now; requests that end on %s: %d", new.name, old.name, old.dispatcher.running)
         self._say("switch", f"{new.name} answers now; {moved[0]} of {moved[1]} booked starts were fitted into it")
 
     async def _drain(self, new: ModelRoom) -> None:
@@ -206,7 +206,7 @@ class Deployment:
         while not old.empty or self._loop.time() < until:
             if (running := old.dispatcher.running) != told:
                 told = running
-                self._say("drain", f"{running} streams end on {old.name}", max(0, most - running), most)
+                self._say("drain", f"streams that still run on {old.name}: {running}", max(0, most - running), most)
             await asyncio.sleep(_LOOK_S)
         old.guard.close(Unavailable("this model is not served any more; send the request again"))
         name, memory = old.name, old.info.memory_bytes

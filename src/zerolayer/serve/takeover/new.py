@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import zerolayer
-from zerolayer.errors import TakeoverFailed
+from zerolayer.errors import TakeoverFailed, system_reason
 from zerolayer.guard.budget.succession import Inheritance, Settled
 from zerolayer.guard.deadline.succession import Predecessor, take_on
 from zerolayer.serve.admin_place import fits
@@ -207,7 +207,7 @@ def _connect(path: Path) -> socket.socket:
                 "prints as `takeover` when it starts."
             ) from None
         raise TakeoverFailed(
-            f"{path} cannot be connected to ({errno.errorcode.get(error.errno or 0, 'no reason')}). Run the new server "
+            f"{path} cannot be connected to ({system_reason(error)}). Run the new server "
             "as the user of the old one."
         ) from None
     return connected

@@ -15,7 +15,7 @@ from specification.booking import NEVER, Booking, Terms
 from specification.calendar import Calendar
 from specification.tickets import Tickets
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
-from zerolayer.guard.deadline.admission import Grant, Wish
+from zerolayer.guard.deadline.admission import Grant, NoSlot, Wish
 from zerolayer.guard.deadline.booking import EARLY_NS
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.tail import is_worth_waiting
@@ -61,10 +61,10 @@ class Admission:
         self._unbooked = 0  # how many were refused without one since then, and have none yet
         self._most = _BOOKED_A_SLOT * calendar.slots
 
-    def ask(self, wish: Wish, asker: Asker) -> Grant | Booking:
+    def ask(self, wish: Wish, asker: Asker) -> Grant | Booking | NoSlot:
         """A grant, or the redeemed booking of a client that is to be held until ``resume`` gives the grant.
 
-        Raises ``SlotsBusy``, ``BeyondHorizon`` (429) and ``Infeasible`` (422).
+        Raises ``Infeasible`` 422.
         """
         now = self._clock_ns()
         self._sweep(now)
@@ -86,14 +86,14 @@ class Admission:
             if booking is not None and booking in self.calendar.bookings:  # else it gave way to its own client
                 self.void(booking)
             return Grant(slot, terms.due_ns)
-        raise self._refusal(wish, asker, terms, now) if booking is None else self._busy(booking.start_ns, now, booking)
+        return self._refusal(wish, asker, terms, now) if booking is None else self._busy(booking.start_ns, now, booking)
 
     def began_unbooked(self) -> None:
         """Somebody who just came has started."""
         self._in_a_row, self._unbooked = 0, 0
 
     def resume(self, booking: Booking) -> Grant | None:
-        """The grant of a held client as soon as there is one. Raises ``SlotsBusy`` when it cannot be kept."""
+        """The grant of a held client as soon as there is one."""
         now = self._clock_ns()
         prices = self._cost.prices()
         longer = booking.work.chunk_ns > prices.step_ns  # it would keep others up for longer than it waits for a step
@@ -113,13 +113,10 @@ class Admission:
         """A client came in time for its booking and was not served."""
         self._promises.booking("broken")
 
-    def refuse_longer(self, wish: Wish, asker: Asker) -> SlotsBusy | BeyondHorizon:
+    def refuse_longer(self, wish: Wish, asker: Asker) -> NoSlot:
         """The refusal of a request whose true length does not fit after all; its slot is released already."""
         now = self._clock_ns()
-        try:
-            return self._refusal(wish, asker, _terms(wish.limits, now, urgent=False), now)
-        except BeyondHorizon as refusal:
-            return refusal
+        return self._refusal(wish, asker, _terms(wish.limits, now, urgent=False), now)
 
     def void(self, booking: Booking) -> None:
         """Its client has gone, or was served without it."""
@@ -205,8 +202,8 @@ class Admission:
             return grant
         return booking
 
-    def _refusal(self, wish: Wish, asker: Asker, terms: Terms, now: int) -> SlotsBusy:
-        """Book, or else tell a time. Raises ``BeyondHorizon``."""
+    def _refusal(self, wish: Wish, asker: Asker, terms: Terms, now: int) -> NoSlot:
+        """Book, or else tell a time, if there is one."""
         calendar, reads = self.calendar, partial(self.tickets.spaced, asker, now)
         soft = not self.attendance.trusts(asker.credential)
         booking, gap = None, self._unbooked > 0 and self._in_a_row >= _IN_A_ROW
@@ -226,7 +223,7 @@ class Admission:
         if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold
             told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, behind)))
         if told_ns is None:
-            raise BeyondHorizon(
+            return BeyondHorizon(
                 "all slots are busy, and none can start this request in time; give it more time, or send it later"
             )
         if not asker.last and not asker.retry:  # the next one is told a later time, as slots come free one by one

@@ -138,14 +138,14 @@ class Node:
                         exact.quiet_after = max(exact.quiet_after, self._last)
                     return SERVED, 0
                 admission.calendar.release(answer.slot)
-                raise admission.refuse_longer(wish, asker)
-        except SlotsBusy as refusal:
-            wait_ms = refusal.retry_after_ms or 1
-            return REFUSED, at + wait_ms * 1_000_000 if attempt < rules.retries else -1
-        except BeyondHorizon:
-            return REFUSED, -1
+                answer = admission.refuse_longer(wish, asker)
         except Infeasible:
             return INFEASIBLE, 0
+        if isinstance(answer, SlotsBusy):
+            wait_ms = answer.retry_after_ms or 1
+            return REFUSED, at + wait_ms * 1_000_000 if attempt < rules.retries else -1
+        if isinstance(answer, BeyondHorizon):
+            return REFUSED, -1
         exact.held.append((answer, request))
         return SERVED, 0
 

@@ -1,0 +1,228 @@
+"""Transports of clients that speak in clear over TCP, as asyncio defines them, at a third of what the loop's own cost.
+
+All of a loop are watched by one epoll instance (``native/front_sockets.hpp``). What came to many of them is read in one
+call, and what is written goes to the kernel at once, not when all others have been read: a refusal does not wait for
+the decisions about those who came after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from zerolayer.front._native import Sockets, send_now
+
+_FULL_BYTES: Final = 65_536  # unsent: the protocol is told to wait, as asyncio's own transports do
+_ROOM_BYTES: Final = 16_384  # and to go on
+
+
+class PlainSockets:
+    """The transports of one listener."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.watched = Sockets(PlainTransport)
+        self._transports: dict[int, PlainTransport] = {}
+        self._stopped = False
+        loop.add_reader(self.watched.fileno(), self._look)
+
+    def open(self, descriptor: int, address: str, make: Callable[[], asyncio.Protocol]) -> None:
+        """A connection of a socket that was accepted. Raises ``OSError``; the socket is closed then."""
+        transport = PlainTransport(self, descriptor, address)
+        try:
+            self.watched.add(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._transports[descriptor] = transport
+        transport.begin(make())
+
+    def stop(self) -> None:
+        """Nobody comes any more; those who are there stay."""
+        self._stopped = True
+        self._close()
+
+    def forget(self, descriptor: int) -> None:
+        """Its transport has closed it."""
+        del self._transports[descriptor]
+        self._close()
+
+    def _close(self) -> None:
+        if self._stopped and not self._transports:
+            self.loop.remove_reader(self.watched.fileno())
+            self.watched.close()
+
+    def _look(self) -> None:
+        self.watched.look(self._transports)
+
+
+class PlainTransport(asyncio.Transport):
+    """Of one socket. What is closed is closed in a turn of its own, and until then its descriptor is its own."""
+
+    __slots__ = (
+        "_address", "_closing", "_ending", "_full", "_leaving", "_protocol", "_reads", "_socket", "_sockets", "_unsent",
+        "_writes", "descriptor", "receive",
+    )  # fmt: skip
+
+    def __init__(self, sockets: PlainSockets, descriptor: int, address: str) -> None:
+        self._sockets = sockets
+        self.descriptor = descriptor
+        self._address = address
+        self._unsent = bytearray()
+        self._closing = False  # nothing is read or written any more, but for what is unsent
+        self._ending = False  # nothing is written any more
+        self._full = False  # the protocol was told to wait
+        self._leaving = False  # its last turn is to come
+        self._reads, self._writes = True, False  # what is watched for
+        self._socket: socket.socket | None = None
+
+    def begin(self, protocol: asyncio.Protocol) -> None:
+        """Tell it that it is connected, and hand it what comes."""
+        self._protocol = protocol
+        self.receive: Callable[[bytes], None] | None = protocol.data_received  # None: nothing is read
+        protocol.connection_made(self)
+
+    # What asyncio defines.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """``socket`` and ``peername``, without its port."""
+        if name == "socket":
+            if self._socket is None:
+                self._socket = socket.socket(fileno=self.descriptor)
+            return self._socket
+        return (self._address, 0) if name == "peername" else default
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = cast(asyncio.Protocol, protocol)
+        if self.receive is not None:
+            self.receive = self._protocol.data_received
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return self._reads and not self._closing
+
+    def pause_reading(self) -> None:
+        if not self._closing:
+            self._watch(reads=False)
+
+    def resume_reading(self) -> None:
+        if not self._closing:
+            self._watch(reads=True)
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._unsent)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._closing or self._ending:
+            return
+        if self._unsent:
+            self._unsent += data
+        else:
+            if not isinstance(data, bytes):
+                data = bytes(data)
+            sent = send_now(self.descriptor, data)
+            if sent == len(data):
+                return
+            if sent < 0:
+                self.failed(-sent)
+                return
+            self._unsent += data[sent:]
+            self._watch(writes=True)
+        if len(self._unsent) > _FULL_BYTES and not self._full:
+            self._full = True
+            self._protocol.pause_writing()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        if not (self._ending or self._closing):
+            self._ending = True
+            if not self._unsent:
+                self._end()
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._watch(reads=False)
+            if not self._unsent:
+                self._leave(None)
+
+    def abort(self) -> None:
+        self._cut(None)
+
+    # What the look at the sockets calls.
+
+    def ended(self) -> None:
+        """The client sends nothing more."""
+        if self._protocol.eof_received():
+            self._watch(reads=False)
+        else:
+            self.close()
+
+    def failed(self, number: int) -> None:
+        """The connection is broken, as the error ``number`` says."""
+        self._cut(OSError(number, os.strerror(number)))
+
+    def writable(self) -> None:
+        """The kernel has room again."""
+        sent = send_now(self.descriptor, bytes(self._unsent))
+        if sent < 0:
+            self.failed(-sent)
+            return
+        del self._unsent[:sent]
+        if not self._unsent:
+            self._watch(writes=False)
+            if self._closing:
+                self._leave(None)
+            elif self._ending:
+                self._end()
+        if self._full and len(self._unsent) <= _ROOM_BYTES and not self._closing:
+            self._full = False
+            self._protocol.resume_writing()
+
+    def broken(self, error: Exception) -> None:
+        """The protocol failed at what it was told."""
+        told = {"message": "a connection was cut", "exception": error, "transport": self, "protocol": self._protocol}
+        self._sockets.loop.call_exception_handler(told)
+        self._cut(error)
+
+    def _watch(self, *, reads: bool | None = None, writes: bool | None = None) -> None:
+        was = self._reads or self._writes
+        reads, writes = self._reads if reads is None else reads, self._writes if writes is None else writes
+        if (reads, writes) != (self._reads, self._writes):
+            self._sockets.watched.watch(self.descriptor, was, reads, writes)
+            self._reads, self._writes = reads, writes
+            self.receive = self._protocol.data_received if reads else None
+
+    def _end(self) -> None:
+        try:
+            self.get_extra_info("socket").shutdown(socket.SHUT_WR)
+        except OSError as error:
+            self._cut(error)
+
+    def _cut(self, error: Exception | None) -> None:
+        if not self._leaving:
+            self._closing = True
+            self._unsent.clear()
+            self._watch(reads=False, writes=False)
+            self._leave(error)
+
+    def _leave(self, error: Exception | None) -> None:
+        self._leaving = True
+        self._sockets.loop.call_soon(self._lost, error)
+
+    def _lost(self, error: Exception | None) -> None:
+        if self._socket is not None:
+            self._socket.detach()
+        os.close(self.descriptor)
+        self._sockets.forget(self.descriptor)
+        self._protocol.connection_lost(error)

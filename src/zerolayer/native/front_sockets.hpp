@@ -1,0 +1,139 @@
+// Sockets of clients that speak in clear: an epoll(7) of their own, and whatever has come is read and handed on in one call. Included by
+// front_module.cpp only, as it knows Python.
+#pragma once
+
+#include <Python.h>
+#include <nanobind/nanobind.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+
+#include "front_slots.hpp"
+
+namespace zl {
+
+// The bytes that the kernel took at once, 0 where it has no room; or what is wrong, as a negative number of an error.
+inline int64_t send_now(int descriptor, const char* data, size_t bytes) {
+  ssize_t sent;
+  do sent = ::send(descriptor, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  if (sent >= 0) return sent;
+  return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -int64_t(errno);
+}
+
+// Of one loop. A transport is whoever has `receive`, a function or None, and `ended`, `failed`, `writable` and `broken`.
+class Sockets {
+ public:
+  explicit Sockets(nb::type_object transport) : receive_(transport, "receive"), buffer_(std::make_unique_for_overwrite<char[]>(kBytes)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    if (epoll_ < 0) fail();
+  }
+  Sockets(const Sockets&) = delete;
+  Sockets& operator=(const Sockets&) = delete;
+  ~Sockets() { close(); }
+
+  int fileno() const { return epoll_; }
+  void close() {
+    if (epoll_ >= 0) ::close(epoll_);
+    epoll_ = -1;
+  }
+
+  void add(int descriptor) { control(EPOLL_CTL_ADD, descriptor, EPOLLIN); }
+  // What was watched so and is now to be watched so. A socket of which nothing is wanted is not watched: the kernel would tell of its end
+  // again and again.
+  void watch(int descriptor, bool was, bool reads, bool writes) {
+    const uint32_t events = (reads ? EPOLLIN : 0u) | (writes ? EPOLLOUT : 0u);
+    if (was || events) control(!events ? EPOLL_CTL_DEL : was ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, descriptor, events);
+  }
+
+  // Reads where there is something and hands it to those in `transports`, by descriptor. Nobody is taken from there meanwhile.
+  void look(nb::dict transports) {
+    std::array<epoll_event, kMost> events;
+    const int found = epoll_wait(epoll_, events.data(), int(events.size()), 0);
+    for (int each = 0; each < found; each++) {
+      const nb::object transport = of(transports, events[size_t(each)].data.fd);
+      if (!transport.is_valid()) continue;
+      const uint32_t what = events[size_t(each)].events;
+      if (what & EPOLLOUT && !call(transport, writable_)) continue;
+      if (what & ~uint32_t(EPOLLOUT)) read(transport, events[size_t(each)].data.fd, what);
+    }
+  }
+
+ private:
+  static constexpr size_t kMost = 64;  // in one turn of the loop, which has others to look after
+  static constexpr size_t kBytes = 262144;
+
+  [[noreturn]] static void fail() {
+    PyErr_SetFromErrno(PyExc_OSError);
+    throw nb::python_error();
+  }
+
+  void control(int operation, int descriptor, uint32_t events) const {
+    epoll_event event{};
+    event.events = events;
+    event.data.fd = descriptor;
+    if (epoll_ctl(epoll_, operation, descriptor, &event) != 0) fail();
+  }
+
+  static nb::object of(nb::dict transports, int descriptor) {
+    const nb::object key = nb::steal(PyLong_FromLong(descriptor));
+    if (!key.is_valid()) throw nb::python_error();
+    PyObject* found = PyDict_GetItemWithError(transports.ptr(), key.ptr());
+    if (!found && PyErr_Occurred()) throw nb::python_error();
+    return nb::borrow(found);
+  }
+
+  void read(const nb::object& transport, int descriptor, uint32_t what) {
+    const nb::object receive = nb::borrow(receive_.of(transport.ptr()));
+    if (!receive.is_valid() || receive.is_none()) {  // it writes only, and learns here that nobody reads that
+      if (what & (EPOLLERR | EPOLLHUP)) tell(transport, failed_, PyLong_FromLong(EPIPE));
+      return;
+    }
+    const ssize_t bytes = recv(descriptor, buffer_.get(), kBytes, MSG_DONTWAIT);
+    if (bytes > 0) {
+      const nb::object data = nb::steal(PyBytes_FromStringAndSize(buffer_.get(), bytes));
+      if (!data.is_valid()) throw nb::python_error();
+      mend(transport, PyObject_CallOneArg(receive.ptr(), data.ptr()));
+    } else if (bytes == 0) {
+      call(transport, ended_);
+    } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+      tell(transport, failed_, PyLong_FromLong(errno));
+    }
+  }
+
+  bool call(const nb::object& transport, const nb::object& name) const {
+    return mend(transport, PyObject_CallMethodNoArgs(transport.ptr(), name.ptr()));
+  }
+
+  void tell(const nb::object& transport, const nb::object& name, PyObject* given) const {
+    const nb::object value = nb::steal(given);
+    if (!value.is_valid()) throw nb::python_error();
+    mend(transport, PyObject_CallMethodOneArg(transport.ptr(), name.ptr(), value.ptr()));
+  }
+
+  // A connection's defect costs that connection, and none of those that are read after it.
+  bool mend(const nb::object& transport, PyObject* result) const {
+    if (result) {
+      Py_DECREF(result);
+      return true;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw nb::python_error();
+    nb::python_error error;
+    const nb::object told = nb::steal(PyObject_CallMethodOneArg(transport.ptr(), broken_.ptr(), error.value().ptr()));
+    if (!told.is_valid()) throw nb::python_error();
+    return false;
+  }
+
+  static nb::object name(const char* text) { return nb::steal(PyUnicode_InternFromString(text)); }
+
+  const Slot receive_;
+  const nb::object ended_ = name("ended"), failed_ = name("failed"), writable_ = name("writable"), broken_ = name("broken");
+  const std::unique_ptr<char[]> buffer_;
+  int epoll_;
+};
+
+}  // namespace zl
