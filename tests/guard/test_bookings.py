@@ -178,7 +178,7 @@ def test_nothing_is_booked_for_an_input_that_is_too_old_by_then(policy, old_ms, 
     reserve(guard, chat(max_tokens=90))
     stamped = {"x_zl_event_time_ms": "1000", "x_zl_max_age_ms": "1000", "x_stainless_retry_count": "0"}
     given = {name.replace("_", "-").encode(): value.encode() for name, value in stamped.items()}
-    arrival = guard.arrive(chat(), given, credential="peer", body=b"body", wall_ms=1000 + old_ms)
+    arrival = guard.arrive(chat(), given, credential="peer", body=b"body", wall_ms=lambda: 1000 + old_ms)
     assert isinstance(guard.reserve(chat(), arrival), SlotsBusy if booked else BeyondHorizon)
     assert len(guard.slots.bookings) == booked
 
