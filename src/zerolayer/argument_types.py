@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 _Value = TypeVar("_Value")
+
+# What ``add_subparsers`` returns, which has no public name.
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
