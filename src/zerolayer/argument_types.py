@@ -8,8 +8,8 @@ from typing import TypeAlias, TypeVar
 
 _Value = TypeVar("_Value")
 
-# What ``add_subparsers`` returns, which has no public name.
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
+"""What ``add_subparsers`` returns."""
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
