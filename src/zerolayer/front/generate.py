@@ -124,7 +124,7 @@ class Generator:
                 headers,
                 credential=exchange.credential,
                 body=exchange.body,
-                wall_ms=int(self._site.wall_s() * 1000),
+                wall_ms=self._wall_ms(),
                 passed_ns=exchange.stages.elapsed_ns,
                 identity=exchange.identity,
             )
@@ -213,14 +213,15 @@ class Generator:
         self._or_release(admitted.exchange, admitted.reservation, partial(self._start, admitted))
 
     def _or_release(self, exchange: Exchange, reservation: Reservation, go: Callable[[], None]) -> None:
-        gone = False
+        """Whatever ``go`` raises, a defect too, gives the slot back."""
+        went = False
         try:
             go()
-            gone = True
+            went = True
         except ZerolayerError as error:
             exchange.error(error)
         finally:
-            if not gone:
+            if not went:
                 self._guard.release(reservation)
 
     def _start(self, admitted: _Admitted) -> None:
