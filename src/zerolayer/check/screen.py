@@ -123,7 +123,7 @@ class Screen:
         return self._fitted([top, account, counts])
 
     def _fitted(self, blocks: list[list[str]]) -> list[str]:
-        out = [line[: self._width].rstrip() for block in blocks for line in block]
+        out = [_plain(line[: self._width]).rstrip() for block in blocks for line in block]
         return out[: self._height] if self._height else out
 
     def _calendar(self, moment: _Moment) -> Iterator[str]:
@@ -266,6 +266,11 @@ def _told(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _plain(line: str) -> str:
+    """Names come from the server, and must not steer the terminal."""
+    return line if line.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in line)
 
 
 def _list(counts: Mapping[str, int]) -> str:
