@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.check.errors import TargetError
+from zerolayer.check.printable import printable
 
 _VERSION: Final = 1
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
@@ -123,7 +124,7 @@ class Screen:
         return self._fitted([top, account, counts])
 
     def _fitted(self, blocks: list[list[str]]) -> list[str]:
-        out = [_plain(line[: self._width]).rstrip() for block in blocks for line in block]
+        out = [printable(line[: self._width]).rstrip() for block in blocks for line in block]
         return out[: self._height] if self._height else out
 
     def _calendar(self, moment: _Moment) -> Iterator[str]:
@@ -266,11 +267,6 @@ def _told(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-
-
-def _plain(line: str) -> str:
-    """Names come from the server, and must not steer the terminal."""
-    return line if line.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in line)
 
 
 def _list(counts: Mapping[str, int]) -> str:
