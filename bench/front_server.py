@@ -32,8 +32,8 @@ from zerolayer.front.schema_form import HttpFraming
 from zerolayer.front.service import BODY_MEDIA
 from zerolayer.front.site import ConnectionLimits, Site
 from zerolayer.guard.deadline.limits import of_contract
+from zerolayer.guard.deadline.reservation import Arrival
 from zerolayer.guard.freshness import Stamps, Verdict
-from zerolayer.guard.guard import Arrival
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 

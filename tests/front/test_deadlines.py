@@ -196,6 +196,19 @@ def test_a_booked_client_whose_slot_is_a_moment_late_is_held_and_then_served(ser
             assert read_reply(client).status == 200
 
 
+def test_a_held_client_begins_when_who_was_booked_before_it_has_not_come_though_no_step_runs(serve):
+    """Nor does anything else that looks now and then."""
+    service, stack = _busy(serve, sweep_s=3_600.0)
+    with stack:
+        service.ask(chat("stays away", STAINLESS, max_tokens=2))
+        refused = service.ask(chat("me", STAINLESS, max_tokens=2))
+        comes = time.monotonic() + int(refused.headers["retry-after-ms"]) / 1000
+        service.step(1_000)
+        expect_soon(lambda: service.free_slots() == 1)
+        time.sleep(max(0.0, comes - time.monotonic()))
+        assert service.ask(chat("me", AGAIN, max_tokens=2)).status == 200
+
+
 def test_a_held_client_that_goes_away_gives_its_booking_back(serve):
     service, stack = _busy(serve)
     with stack:

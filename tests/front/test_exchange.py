@@ -30,6 +30,15 @@ class Carrier:
     def reply(self, status, common, headers, body, *, keep_alive, head_only) -> None:
         self.replies.append((status, common, headers, body, keep_alive, head_only))
 
+    def whole_stream(self, common, headers, data, trailers, *, keep_alive) -> None:
+        self.replies.append((common, headers, data, trailers, keep_alive))
+
+    def open_stream(self, _common, _headers, data, *, keep_alive) -> None:
+        self.replies.append((data, keep_alive))
+
+    def end_stream(self, data, trailers, *, keep_alive) -> None:
+        self.replies.append((data, trailers, keep_alive))
+
 
 class Clock:
     now_ns = 100
@@ -94,6 +103,36 @@ def test_only_the_first_reply_is_written(site, carrier):
     assert (status, headers, body, keep_alive, head_only) == (200, ((b"a", b"b"), (b"c", b"d")), b"body", True, False)
     assert common.startswith(b"server: zerolayer/m")
     assert common.endswith(b"\r\ne: f\r\n")
+
+
+def test_a_stream_that_ends_with_its_first_events_is_written_whole(site, carrier):
+    exchange = Exchange(carrier, site, _head(), 100)
+    exchange.media, exchange.more_headers = ((b"a", b"b"),), ((b"c", b"d"),)
+    exchange.end_stream(b"all", ((b"e", b"f"),))
+    exchange.end_stream(b"late")
+    ((common, headers, data, trailers, keep_alive),) = carrier.replies
+    assert (headers, data, trailers, keep_alive) == (((b"a", b"b"), (b"c", b"d")), b"all", ((b"e", b"f"),), True)
+    assert common.startswith(b"server: zerolayer/m")
+    assert exchange.streaming
+    assert site.glue.busy_ns(1000) > 0
+
+
+@pytest.mark.parametrize(("head", "draining"), [(_head(), False), (_head(keep_alive=False), False), (_head(), True)])
+def test_a_stream_that_has_begun_ends_once(site, carrier, head, draining):
+    exchange = Exchange(carrier, site, head, 100)
+    exchange.stream(b"first")
+    carrier.draining = draining
+    exchange.end_stream(b"last")
+    exchange.end_stream(b"late")
+    assert carrier.replies[1:] == [(b"last", (), head.keep_alive and not draining)]
+
+
+@pytest.mark.parametrize("given_", [(), (b"a", (), b"more")])
+def test_a_stream_ends_with_events_and_trailers_only(site, carrier, given_):
+    with pytest.raises(TypeError):
+        Exchange(carrier, site, _head(), 0).end_stream(*given_)
+    with pytest.raises(TypeError):
+        Exchange.__new__(Exchange).end_stream(b"a")
 
 
 @pytest.mark.parametrize(

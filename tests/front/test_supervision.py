@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 
 import pytest
 from echo_service import Service, chat, expect_soon, get, read_reply
@@ -43,6 +44,47 @@ def test_a_stalled_server_takes_no_work_and_says_so(stalled):
     refused = service.ask(chat("new"))
     assert (refused.status, refused.error["code"]) == (503, "unavailable")
     assert (refused.headers["retry-after-ms"], refused.headers["x-should-retry"]) == ("1000", "true")
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_who_was_admitted_and_has_not_begun_is_told_too(serve, draft):
+    """Its text is read on another thread when the step stalls; the engine gets nothing that nobody ends."""
+    service = serve(
+        slots=SLOTS, slot_tokens=8192, watchdog=Watchdog(lambda: 0, at_least_ns=100 * MS, lost_ns=60_000 * MS)
+    )
+    service.hold_steps()
+    read = threading.Event()
+    with service.connect() as held, service.connect() as other:
+        held.sendall(chat("held"))
+        expect_soon(lambda: service.running() == 1)
+        service.loaded.encoder.before = lambda: read.wait(10)
+        other.sendall(chat("a" * 5000, max_tokens=0 if draft else 5))
+        expect_soon(lambda: service.ask(get("/readyz")).status == 503)
+        read.set()
+        refused = read_reply(other)
+    assert (refused.status, refused.error["code"]) == (503, "unavailable")
+    service.step(1000)
+    expect_soon(lambda: service.free_slots() == SLOTS)
+    assert not service.on_loop(lambda: service.server.admission.drafts.taken)
+
+
+def test_a_client_that_comes_for_its_booking_while_the_engine_stalls_loses_no_trust(serve):
+    service = serve(slots=1, watchdog=Watchdog(lambda: 0, at_least_ns=100 * MS, lost_ns=60_000 * MS))
+    service.hold_steps()
+    with service.connect() as held:
+        held.sendall(chat("held" * 10))
+        expect_soon(lambda: service.running() == 1)
+        told = service.ask(chat("me", "x-stainless-retry-count: 0"))
+        comes = time.monotonic() + int(told.headers["retry-after-ms"]) / 1000
+        expect_soon(lambda: service.ask(get("/readyz")).status == 503)
+        time.sleep(max(0.0, comes - time.monotonic()))
+        assert service.ask(chat("me", "x-stainless-retry-count: 1")).status == 503
+    page = service.ask(get("/metrics"), service.server.admin_port).body.decode()
+    assert 'zerolayer:booking_total{model_name="echo",outcome="broken"} 1' in page
+    attendance, bookings = service.on_loop(
+        lambda: (service.server.admission.attendance, len(service.server.slots.bookings))
+    )
+    assert (attendance.lapsed, bookings) == (0, 0)
 
 
 def test_a_thousand_probes_of_a_stalled_server_leave_nothing_behind(stalled):

@@ -153,6 +153,28 @@ def test_of_a_pulse_all_refusals_are_written_before_the_engine_gets_its_first_pr
         client.close()
 
 
+def test_of_a_pulse_no_text_is_tokenised_before_all_refusals_are_written(serve):
+    service = serve(slots=SLOTS, step_us=1000)
+    for _ in range(2):  # what texts of this size are like is known from then on
+        clients = [service.connect() for _ in range(PULSE)]
+        answered: list[int] = []
+        read = service.server.room.guard.reader.prompts
+
+        def noted(request: object, clients=clients, answered=answered, read=read) -> object:
+            answered.append(len(select.select(clients, [], [], 0)[0]))
+            return read(request)
+
+        service.server.room.guard.reader.prompts = noted
+        _send_at_once(service, clients, [chat(f"word {number:2}", max_tokens=4) for number in range(PULSE)])
+        statuses = [read_reply(client).status for client in clients]
+        service.server.room.guard.reader.prompts = read
+        assert (statuses.count(200), statuses.count(429)) == (SLOTS, PULSE - SLOTS)
+        assert (answered[0], len(answered)) == (PULSE - SLOTS, SLOTS)
+        for client in clients:
+            client.close()
+        expect_soon(lambda: service.free_slots() == SLOTS)
+
+
 def test_a_client_that_leaves_before_its_turn_leaves_nothing_behind(serve):
     service = serve(slots=2)
     turns = service.server.pace._turns

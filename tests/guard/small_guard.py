@@ -59,7 +59,7 @@ def small_guard(slots: int = 1, *, now: Callable[[], int] = lambda: 0, **shape: 
 
 def arrive(guard: Guard, request: Request, body: bytes = b"body", **headers: str):
     given = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-    return guard.arrive(request, given, credential="peer", body=body, wall_ms=0)
+    return guard.arrive(request, given, credential="peer", body=body, wall_ms=int)
 
 
 def reserve(guard: Guard, request: Request, **headers: str):

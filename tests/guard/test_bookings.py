@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from small_guard import MS, arrive, chat, prompt, reserve, small_guard
 
-from zerolayer.errors import ContextTooLong, Infeasible, SlotsBusy
-from zerolayer.guard.guard import Guard, Held
+from zerolayer.errors import BeyondHorizon, ContextTooLong, Infeasible, SlotsBusy
+from zerolayer.guard.deadline.reservation import Held
+from zerolayer.guard.freshness import Freshness
+from zerolayer.guard.guard import Guard
 
 
 def booked() -> tuple[list[int], Guard, SlotsBusy]:
@@ -63,6 +65,122 @@ def test_the_last_attempt_of_a_stock_client_is_told_a_time_and_nothing_is_held_f
     assert isinstance(refused, SlotsBusy)
     assert refused.ticket is None
     assert not guard.slots.bookings
+
+
+# --- who comes back in another way
+
+
+def kept_and_broken(guard: Guard) -> tuple[int, int]:
+    return guard.admission.attendance.kept, guard.admission._promises.outcomes()["broken"]
+
+
+@pytest.mark.parametrize("hurry", [{"x_zl_deadline_ms": "3"}, {"x_slo_ttft_ms": "0.5"}, {"x_slo_tpot_ms": "0.01"}])
+def test_who_comes_back_with_less_time_than_it_takes_is_told_so_and_what_was_booked_stays(hurry):
+    now, guard, refusal = booked()
+    now[0] = refusal.retry_after_ms * MS
+    with pytest.raises(Infeasible):
+        reserve(guard, chat(), x_stainless_retry_count="1", **hurry)
+    assert kept_and_broken(guard) == (0, 0)
+    assert reserve(guard, chat(), x_stainless_retry_count="1").booked
+
+
+def test_who_comes_back_with_less_time_than_can_be_promised_is_decided_anew():
+    now, guard, refusal = booked()
+    now[0] = refusal.retry_after_ms * MS
+    hurried = reserve(guard, chat(), x_stainless_retry_count="1", x_zl_deadline_ms="11")  # ten steps of a millisecond
+    assert isinstance(hurried, BeyondHorizon)
+    assert kept_and_broken(guard) == (0, 0)
+    assert not guard.slots.bookings
+
+
+def test_who_comes_back_with_a_closer_cadence_than_was_booked_has_nobody_beside_it():
+    now = [0]
+    guard, _ = small_guard(slots=2, now=lambda: now[0])
+    first, second = (reserve(guard, chat(), x_stainless_retry_count="0") for _ in range(2))
+    refused = reserve(guard, chat(), x_stainless_retry_count="0")
+    assert isinstance(refused, SlotsBusy)
+    guard.release(first)
+    now[0] = refused.retry_after_ms * MS
+    refused = reserve(guard, chat(), x_stainless_retry_count="1", x_slo_tpot_ms="1")
+    assert isinstance(refused, SlotsBusy | BeyondHorizon)  # somebody's prompt is yet to be read
+    guard.release(second)
+
+
+def test_a_deadline_for_all_attempts_shrinks_on_the_way_and_the_booking_is_kept():
+    now = [0]
+    guard, _ = small_guard(now=lambda: now[0])
+    first = reserve(guard, chat())
+    refused = reserve(guard, chat(), x_stainless_retry_count="0", x_zl_deadline_ms="2000")
+    assert isinstance(refused, SlotsBusy)
+    guard.release(first)
+    now[0] = refused.retry_after_ms * MS
+    left = 2000 - refused.retry_after_ms - 5
+    assert reserve(guard, chat(), x_stainless_retry_count="1", x_zl_deadline_ms=str(left)).booked
+
+
+def ask_by_hand(now: list[int], guard: Guard, attempts: int = 10) -> int:
+    """A loop around a client that counts each attempt as its first; how many it makes."""
+    for attempt in range(1, attempts):
+        answer = reserve(guard, chat(), x_stainless_retry_count="0")
+        if not isinstance(answer, SlotsBusy):
+            guard.release(answer)
+            return attempt
+        now[0] += answer.retry_after_ms * MS
+        guard.admission.sweep(now[0])
+    return attempts
+
+
+def test_whoever_retries_by_hand_is_served_at_its_time_once_that_is_known():
+    """As applications do that turn the SDK's retries off: nothing that they send says that they ask again."""
+    now = [0]
+    guard, _ = small_guard(now=lambda: now[0])
+    made = []
+    for _ in range(4):
+        busy = reserve(guard, chat("another"))
+        refused = reserve(guard, chat(), x_stainless_retry_count="0")
+        assert isinstance(refused, SlotsBusy)
+        guard.release(busy)
+        now[0] += refused.retry_after_ms * MS
+        made.append(ask_by_hand(now, guard))
+        now[0] += 1_000 * MS
+        guard.admission.sweep(now[0])
+    assert made[0] > 1
+    assert made[1:] == [1, 1, 1]
+    assert guard.admission.attendance.by_hand("peer")
+
+
+def test_who_has_ever_said_that_it_asks_again_is_never_taken_for_one_that_does_not():
+    now, guard, refusal = booked()
+    now[0] = refusal.retry_after_ms * MS
+    guard.release(reserve(guard, chat(), x_stainless_retry_count="1"))
+    busy = reserve(guard, chat("another"))
+    refused = reserve(guard, chat(), x_stainless_retry_count="0")
+    assert isinstance(refused, SlotsBusy)
+    guard.release(busy)
+    now[0] += refused.retry_after_ms * MS
+    other = reserve(guard, chat(), x_stainless_retry_count="0")
+    assert isinstance(other, SlotsBusy)  # somebody else with the same words
+    now[0] += 300 * MS
+    guard.admission.sweep(now[0])
+    assert guard.admission.attendance.lapsed == 2
+    assert not guard.admission.attendance.by_hand("peer")
+
+
+# --- inputs that age
+
+
+@pytest.mark.parametrize(
+    ("policy", "old_ms", "booked"), [("refuse", 950, 0), ("wait", 950, 0), ("flag", 950, 1), ("refuse", 0, 1)]
+)
+def test_nothing_is_booked_for_an_input_that_is_too_old_by_then(policy, old_ms, booked):
+    guard, _ = small_guard()
+    guard.freshness = Freshness(0, policy)
+    reserve(guard, chat(max_tokens=90))
+    stamped = {"x_zl_event_time_ms": "1000", "x_zl_max_age_ms": "1000", "x_stainless_retry_count": "0"}
+    given = {name.replace("_", "-").encode(): value.encode() for name, value in stamped.items()}
+    arrival = guard.arrive(chat(), given, credential="peer", body=b"body", wall_ms=lambda: 1000 + old_ms)
+    assert isinstance(guard.reserve(chat(), arrival), SlotsBusy if booked else BeyondHorizon)
+    assert len(guard.slots.bookings) == booked
 
 
 # --- several answers

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from small_guard import admit, chat, prompt, reserve, small_guard
 
 from zerolayer.errors import ContextTooLong, Infeasible, InvalidRequest, ModelNotFound, SlotsBusy, Unavailable
-from zerolayer.guard.guard import LONG_TEXT_BYTES
+from zerolayer.guard.deadline.reservation import Reservation
+from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard
+from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.shape import Names
 from zerolayer.wire.schema import Message, Request, Route, Sampling
 
@@ -15,7 +19,7 @@ from zerolayer.wire.schema import Message, Request, Route, Sampling
 @pytest.mark.parametrize("name", ["m", "alias"])
 def test_the_served_name_and_its_aliases_are_known(name):
     guard, _ = small_guard()
-    assert admit(guard, msgspec.structs.replace(chat("a"), model=name)).prompt == [0, 0, 0, 1]
+    assert list(admit(guard, msgspec.structs.replace(chat("a"), model=name)).prompt) == [0, 0, 0, 1]
 
 
 def test_a_star_stands_for_any_name():
@@ -171,3 +175,106 @@ def test_a_prompt_that_is_scored_takes_more_chunks_and_each_costs_its_share():
     plain, scored = guard.work(120, 1), guard.work(120, 1, scored=True)
     assert (plain.chunks, scored.chunks) == (3, 10)
     assert scored.chunk_ns == 10 * (plain.full_ns // 2)
+
+
+def _experienced(guard: Guard, size: int, tokens: int) -> None:
+    """Texts of this size had so many tokens."""
+    for _ in range(32):
+        guard._share.observe(size, tokens)
+
+
+def test_a_presumed_length_is_what_others_are_decided_by_until_the_true_one_is_known():
+    guard, words = small_guard(2, slot_tokens=1000)
+    text = chat("a" * 500)
+    size = reserve(guard, text).size
+    guard.slots.release(0)
+    guard.slots.release(1)
+    _experienced(guard, size, 200)
+    reservation = reserve(guard, text)
+    claimed = guard.slots.next_open_ms(2)
+    presumed = guard.presume(text, reservation)
+    assert (presumed.presumed, presumed.slot, words.calls) == (211, reservation.slot, 0)
+    believed = guard.slots.next_open_ms(2)
+    short = [Prompt([1] * 120)]
+    assert guard.settle(presumed, short) is presumed
+    assert guard.slots.next_open_ms(2) < believed < claimed
+    (generation,) = guard.confirm(presumed, text, short)
+    assert len(generation.prompt) == 120
+
+
+def test_a_text_that_is_longer_than_presumed_has_what_it_needs_where_that_is_free():
+    guard, _ = small_guard(2, slot_tokens=1000)
+    text = chat("a" * 500)
+    _experienced(guard, 506 + 1, 200)
+    presumed = guard.presume(text, reserve(guard, text))
+    long = [Prompt([1] * 503)]
+    again = guard.settle(presumed, long)
+    assert (again.presumed, guard.slots.free) == (0, 1)
+    (generation,) = guard.confirm(again, text, long)
+    assert len(generation.prompt) == 503
+    assert guard.slots.is_feasible()
+
+
+def test_a_text_that_is_longer_than_presumed_is_refused_where_others_were_promised_its_time():
+    guard, _ = small_guard(1, slot_tokens=1000)
+    text = chat("a" * 500)
+    _experienced(guard, 507, 100)
+    presumed = guard.presume(text, reserve(guard, text))
+    booked = reserve(guard, chat("b" * 500), x_stainless_retry_count="0")
+    assert booked.ticket
+    refused = guard.settle(presumed, [Prompt([1] * 503)])
+    assert isinstance(refused, SlotsBusy)
+    assert (guard.slots.free, presumed.hold.settled, len(guard.slots.bookings)) == (1, True, 2)
+    assert guard.slots.is_feasible()
+
+
+def test_what_was_booked_or_is_known_or_is_scored_presumes_nothing():
+    guard, _ = small_guard(4, slot_tokens=1000)
+    ids = prompt([1, 2, 3])
+    assert guard.presume(ids, known := reserve(guard, ids)) is known
+    text = chat("a" * 50)
+    redeemed = msgspec.structs.replace(reserve(guard, text), booked=True)
+    assert guard.presume(text, redeemed) is redeemed
+    scored = prompt("a" * 50, echo=True, sampling=Sampling(top_logprobs=1))
+    assert guard.presume(scored, other := reserve(guard, scored)) is other
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 400), st.floats(0.05, 1), st.booleans(), st.sampled_from([400, 60_000])), max_size=30
+    ),
+    st.integers(20, 300),
+)
+def test_whatever_turns_out_of_presumed_lengths_every_promise_can_be_kept(texts, usual):
+    """Each is decided before the text of any before it is known; some are refused and booked in between."""
+    guard, _ = small_guard(4, slot_tokens=500)
+    for size in range(1, 410):
+        if size % 8 == 0:
+            _experienced(guard, size, min(size, usual))
+    waiting = []
+    for letters, share, again, deadline_ms in texts:
+        text = chat("a" * letters, deadline_ms=deadline_ms)
+        try:
+            answer = reserve(guard, text, x_stainless_retry_count="0")
+            if isinstance(answer, Reservation):
+                answer = guard.presume(text, answer)
+        except Infeasible:
+            continue
+        if isinstance(answer, Reservation) and answer.presumed:
+            waiting.append((answer, text, [Prompt([1] * max(1, int(share * (letters + 6))))]))
+        assert guard.slots.is_feasible()
+        if again:
+            _settled(guard, waiting)
+    _settled(guard, waiting)
+
+
+def _settled(guard: Guard, waiting: list) -> None:
+    for reservation, text, prompts in waiting:
+        try:
+            answer = guard.settle(reservation, prompts)
+            if isinstance(answer, Reservation):
+                guard.confirm(answer, text, prompts)
+        except (Infeasible, InvalidRequest, SlotsBusy):
+            assert reservation.hold.settled
+        assert guard.slots.is_feasible()
+    waiting.clear()

@@ -19,7 +19,7 @@ def limited(guard: Guard, **quota: int) -> Identity:
 
 
 def reserve_as(guard: Guard, identity: Identity, request: Request):
-    arrival = guard.arrive(request, {}, credential="peer", body=b"body", wall_ms=0, identity=identity)
+    arrival = guard.arrive(request, {}, credential="peer", body=b"body", wall_ms=int, identity=identity)
     return guard.reserve(request, arrival)
 
 

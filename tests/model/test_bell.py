@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from reference.engines import Engines
-from reference.tiny_model import SMOL
+from reference.tiny_model import SMOL, TinyShape
 from zerolayer.model.bell import Bell
 from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.letters import StepReport
@@ -20,6 +20,7 @@ from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import Sampling
 
 GREEDY = Sampling(temperature=0)
+WIDE = TinyShape("tiny wide", layers=1, hidden=1024, intermediate=1024, seed=21)
 
 
 class CountingBell(Bell):
@@ -141,3 +142,20 @@ def test_a_step_whose_bell_nobody_hears_ends_all_the_same(engines: Engines, bell
     for _ in range(20):
         assert len(engine.step(StepPlan((0,), bell=bell.fd))) == 1
     engine.close(0)
+
+
+@pytest.mark.parametrize("rung", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_products_in_pieces_have_the_same_bits(engines: Engines, bell: CountingBell, threads: int, rung: bool) -> None:
+    """Those of many rows are long: threads look in between whether to offer their cores, oftener while a bell rings."""
+    prompt = [(7 * i) % 250 + 40 for i in range(128)]
+    engine = engines.open(WIDE, slots=1, slot_tokens=130, chunk_tokens=128, threads=threads)
+    scores = []
+    for chunk in (1, 128):
+        engine.open(0, Generation(prompt, GREEDY, 1, prompt_logprobs=3))
+        tokens: list[SampledToken] = []
+        while not tokens:
+            tokens = engine.step(StepPlan((), 0, chunk, bell.fd if rung and chunk > 1 else -1))
+        scores.append((tokens[0].token_id, tokens[0].prompt))
+        engine.close(0)
+    assert scores[0] == scores[1]

@@ -15,7 +15,7 @@ from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.step_clock import StepClock
 from zerolayer.wire.schema import Sampling
 
-SLOTS, AT_ONCE = 5, 2
+SLOTS = 5
 
 
 class Engine(MockEngine):
@@ -70,10 +70,10 @@ def service() -> Service:
     return Service()
 
 
-def test_some_slots_are_opened_at_each_step_border_in_the_order_of_admission(service: Service) -> None:
+def test_one_slot_is_opened_at_each_step_border_in_the_order_of_admission(service: Service) -> None:
     service.admit(range(SLOTS))
     service.run()
-    assert [len(opened) for opened in service.engine.opened_before[:4]] == [AT_ONCE, 2 * AT_ONCE, SLOTS, SLOTS]
+    assert [len(opened) for opened in service.engine.opened_before[: SLOTS + 1]] == [1, 2, 3, 4, SLOTS, SLOTS]
     assert service.engine.opened == list(range(SLOTS))
 
 
@@ -107,7 +107,7 @@ def test_a_step_that_fails_ends_those_whose_slots_are_not_open_yet_too(service: 
     service.run()
     (failed,) = [report for report in service.reports if report.failure]
     assert sorted(failed.released) == list(range(SLOTS))
-    assert len(service.engine.opened) == AT_ONCE
+    assert len(service.engine.opened) == 1
 
 
 def test_to_stop_waits_for_no_slot_that_is_not_open(service: Service) -> None:

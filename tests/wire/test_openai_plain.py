@@ -14,7 +14,7 @@ from zerolayer.errors import ZerolayerError
 from zerolayer.wire import openai
 from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.openai import decode_chat, decode_completion
-from zerolayer.wire.openai_plain import decode_plain, decode_plain_completion
+from zerolayer.wire.openai_general import decode_any_chat, decode_any_completion
 from zerolayer.wire.schema import Request
 
 PLAIN = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
@@ -32,12 +32,17 @@ def outcome(body: bytes, limits: BodyLimits, decode: Decode = decode_chat) -> Re
         return error.message
 
 
-def the_long_way(body: bytes, limits: BodyLimits, decode: Decode = decode_chat) -> Request | str:
+def the_long_way(body: bytes, limits: BodyLimits) -> Request | str:
+    return outcome(body, limits, decode_any_chat)
+
+
+def goes_the_long_way(body: bytes, limits: BodyLimits = LIMITS, decode: Decode = decode_chat) -> bool:
     with (
-        mock.patch.object(openai, "decode_plain", return_value=None),
-        mock.patch.object(openai, "decode_plain_completion", return_value=None),
+        mock.patch.object(openai, "decode_any_chat", return_value=None) as any_chat,
+        mock.patch.object(openai, "decode_any_completion", return_value=None) as any_completion,
     ):
-        return outcome(body, limits, decode)
+        decode(body, limits)
+    return bool(any_chat.called or any_completion.called)
 
 
 NUMBERS = st.one_of(st.none(), st.integers(-3, 30), st.floats(-3, 12, allow_nan=False), st.just(2**63), st.just("1"))
@@ -79,7 +84,7 @@ def test_both_ways_give_the_same(members: dict[str, object], messages: object, o
 def test_both_ways_of_a_completion_give_the_same(members: dict[str, object], prompt: object, outside: str) -> None:
     limits = BodyLimits(outside=outside, max_tokens=20, stop_chars=2)  # type: ignore[arg-type]
     body = json.dumps(COMPLETION | members | {"prompt": prompt}).encode()
-    assert outcome(body, limits, decode_completion) == the_long_way(body, limits, decode_completion)
+    assert outcome(body, limits, decode_completion) == outcome(body, limits, decode_any_completion)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +100,8 @@ def test_both_ways_of_a_completion_give_the_same(members: dict[str, object], pro
     ],
 )
 def test_what_most_clients_complete_takes_the_short_way(members: dict[str, object], plain: bool) -> None:
-    assert (decode_plain_completion(json.dumps(COMPLETION | members).encode(), LIMITS) is not None) is plain
+    body = json.dumps(COMPLETION | members).encode()
+    assert goes_the_long_way(body, decode=decode_completion) is not plain
 
 
 @pytest.mark.parametrize(
@@ -107,13 +113,13 @@ def test_what_most_clients_complete_takes_the_short_way(members: dict[str, objec
     ],
 )
 def test_what_most_clients_send_takes_the_short_way(members: dict[str, object]) -> None:
-    assert decode_plain(json.dumps(PLAIN | members).encode(), LIMITS) is not None
+    assert not goes_the_long_way(json.dumps(PLAIN | members).encode())
 
 
 @pytest.mark.parametrize("members", [{"tools": []}, {"messages": []}, {"temperature": 3}, {"stop": ["a"]}])
 def test_everything_else_is_left_to_the_long_way(members: dict[str, object]) -> None:
-    assert decode_plain(json.dumps(PLAIN | members).encode(), LIMITS) is None
+    assert goes_the_long_way(json.dumps(PLAIN | members).encode())
 
 
 def test_a_body_above_the_limit_is_not_read() -> None:
-    assert decode_plain(json.dumps(PLAIN).encode(), BodyLimits(body_bytes=10)) is None
+    assert goes_the_long_way(json.dumps(PLAIN).encode(), BodyLimits(body_bytes=10))

@@ -8,7 +8,8 @@ from concurrent.futures import Executor, Future
 from functools import partial
 
 from zerolayer.front.exchange import Exchange
-from zerolayer.guard.guard import Guard, Reservation
+from zerolayer.guard.deadline.reservation import Reservation
+from zerolayer.guard.guard import Guard
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.wire.schema import Request
 

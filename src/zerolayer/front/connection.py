@@ -11,6 +11,7 @@ import asyncio
 import logging
 from asyncio import AbstractEventLoop
 from collections import deque
+from functools import cached_property
 from typing import Final, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
@@ -51,7 +52,8 @@ class Connection(asyncio.Protocol):
         self._stalled_ns = NEVER
         self._dropped = 0
         self._streams_chunks = False  # the reply that is open
-        self._caller = caller  # asked for once, where nobody has told
+        if caller is not None:
+            self.caller = caller
         self._descriptor: int | None = None
         self._exchange: Exchange | None = None
         self._refusal: ZerolayerError | None = None
@@ -111,12 +113,10 @@ class Connection(asyncio.Protocol):
 
     # What the exchange calls.
 
-    @property
+    @cached_property
     def caller(self) -> Caller:
-        """Who is at the other end, for as long as the connection lasts."""
-        if self._caller is None:
-            self._caller = caller_of(self._transport)
-        return self._caller
+        """Who is at the other end, for as long as the connection lasts; asked for once, where nobody has told."""
+        return caller_of(self._transport)
 
     later = staticmethod(later_lines)
 

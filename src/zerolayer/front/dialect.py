@@ -22,15 +22,11 @@ class Dialect(msgspec.Struct, frozen=True):
     id_header: bytes = b""
 
 
-def _openai_error(error: ZerolayerError, _request_id: bytes) -> tuple[int, bytes]:
-    return error.status, openai_reply.error_body(error)
-
-
 def _anthropic_error(error: ZerolayerError, request_id: bytes) -> tuple[int, bytes]:
     return anthropic_reply.error_status(error), anthropic_reply.error_body(error, request_id.decode("ascii"))
 
 
-OPENAI: Final = Dialect(_openai_error)
+OPENAI: Final = Dialect(openai_reply.error_reply)
 ANTHROPIC: Final = Dialect(_anthropic_error, b"request-id")
 
 

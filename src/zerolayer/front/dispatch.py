@@ -102,6 +102,11 @@ class Dispatcher:
         return sum(running is not None for running in self._running)
 
     @property
+    def rests(self) -> bool:
+        """Whether no slot holds a request that is not answered yet."""
+        return not any(self._running)
+
+    @property
     def used_tokens(self) -> int:
         """Slot tokens in use."""
         return sum(running.used_tokens for running in self._running if running is not None)

@@ -18,7 +18,8 @@ from zerolayer.front.dispatch import Dispatcher, Running
 from zerolayer.front.exchange import Exchange
 from zerolayer.front.stream import Form
 from zerolayer.front.transcript import Transcript
-from zerolayer.guard.guard import Arrival, Guard, Reservation
+from zerolayer.guard.deadline.reservation import Arrival, Reservation
+from zerolayer.guard.guard import Guard
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.spent import Spent
 from zerolayer.model.engine import SampledToken
@@ -60,6 +61,8 @@ class Drafts:
     def _start(
         self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation, prompt: Prompt
     ) -> None:
+        if (stalled := self._guard.stalled) is not None:
+            raise stalled
         generation = self._guard.confirm_draft(reservation, request, prompt)
         _, form = self._answer(exchange, request, prompt)
         applied = Account({}, "", 0, arrival.limits.end_ms, prompt.truncated, prompt.duplicates)

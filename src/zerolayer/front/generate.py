@@ -1,9 +1,7 @@
 """``POST /v1/chat/completions`` and ``/v1/completions``: from a body to a running request.
 
-What is refused is answered in the turn of the loop that read it. What is admitted is tokenised there too, so that the
-next decision knows its length, and begins when everybody who came along has been decided (``turns.py``). Text over 4 KB
-is tokenised on the helper thread, and a grammar which is not known yet is compiled on a thread of its own; the slot is
-held meanwhile.
+What is refused is answered in the turn of the loop that read it. What is admitted is tokenised (``admitting.py``) and
+begins when everybody who came along has been decided (``turns.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.errors import BudgetSpent, RateLimited, ZerolayerError
-from zerolayer.front.aside import read_aside
+from zerolayer.front.admitting import Admitted, Admitting
 from zerolayer.front.choices import several
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.drafts import Drafts
@@ -26,15 +24,17 @@ from zerolayer.front.held import HeldClients
 from zerolayer.front.keeping import HIT, MISS, Keeping
 from zerolayer.front.limit_headers import limit_headers
 from zerolayer.front.openai_form import OpenAiAnswers
-from zerolayer.front.session import session_of
+from zerolayer.front.session import SESSION_HEADER, session_of
 from zerolayer.front.site import Header, Site
 from zerolayer.front.stream import Form, Reply
 from zerolayer.front.together import Together
 from zerolayer.front.transcript import Transcript, Transcripts
 from zerolayer.front.watch import Watch, audited, with_logprobs
 from zerolayer.guard.budget.budgets import Size
+from zerolayer.guard.deadline.limits import Limits
+from zerolayer.guard.deadline.reservation import Arrival
 from zerolayer.guard.freshness import TIMELESS, Verdict
-from zerolayer.guard.guard import Arrival, Guard, Held, Reservation
+from zerolayer.guard.guard import Guard
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage
@@ -53,18 +53,6 @@ _GUARD: Final = int(Stage.GUARD)
 Decode = Callable[[bytes, BodyLimits], Request]
 Answer = Callable[[Exchange, Request, Prompt], tuple[Transcript, Form]]
 """Who collects a request's tokens, and in which form they leave. ``Prompt`` is what the model reads."""
-
-
-class _Admitted(msgspec.Struct, frozen=True):
-    """A request that has its slot and is to begin; ``generations`` is the work of each slot."""
-
-    exchange: Exchange
-    request: Request
-    arrival: Arrival
-    reservation: Reservation
-    prompts: list[Prompt]
-    generations: list[Generation]
-    verdict: Verdict
 
 
 class Generator:
@@ -94,11 +82,11 @@ class Generator:
         self._site = site
         self._turns = site.turns
         self._limits = limits
-        self._helper = helper
-        self._compiler = compiler
-        self._held = held
+        self._admitting = Admitting(guard, dispatcher, site, helper, compiler, held, self._start)
         self._loop = asyncio.get_running_loop()
         self._drafts = Drafts(guard, dispatcher, helper, self._answer)
+        self._told_of: Limits | None = None
+        self._told: tuple[Header, ...] = ()  # the header of these limits
 
     def chat(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/chat/completions``."""
@@ -115,27 +103,42 @@ class Generator:
         try:
             request = decode(exchange.body, self._limits)
             headers = head.values if head.minor != HTTP2 else _headers(head)
-            session = session_of(request, headers)
-            if session and exchange.receipt is not None:
-                exchange.receipt.session = session
+            if request.session or SESSION_HEADER in headers:
+                session = session_of(request, headers)
+                if exchange.receipt is not None:
+                    exchange.receipt.session = session
             exchange.mark(_PARSE)
             arrival = self._guard.arrive(
                 request,
                 headers,
                 credential=exchange.credential,
                 body=exchange.body,
-                wall_ms=self._wall_ms(),
+                wall_ms=self._wall_ms,
                 passed_ns=exchange.stages.elapsed_ns,
                 identity=exchange.identity,
             )
             verdict = arrival.verdict
-            exchange.more_headers = _extra(arrival, verdict)
+            exchange.more_headers = self._extra(arrival, verdict)
             if verdict.wait_ms:
                 self._wait(exchange, request, arrival)
             else:
                 self._reserve(exchange, request, arrival)
         except ZerolayerError as error:
             exchange.error(error)
+
+    def _extra(self, arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:
+        """What every reply says about the time of its request, refusals included."""
+        limits = arrival.limits
+        if limits is not self._told_of:  # most requests leave their limits to the contract
+            self._told_of, self._told = limits, ((b"x-zl-deadline-ms", limits.header()),)
+        headers = self._told
+        if verdict is TIMELESS:
+            return headers
+        if verdict.age_ms is not None:
+            headers += ((b"x-zl-age-ms", b"%d" % verdict.age_ms),)
+        if verdict.stale:
+            headers += ((b"x-zl-stale", b"true"),)
+        return headers
 
     def _wall_ms(self) -> int:
         return int(self._site.wall_s() * 1000)
@@ -166,65 +169,11 @@ class Generator:
         except (RateLimited, BudgetSpent):
             exchange.more_headers += limit_headers(self._guard.budgets.levels(arrival.identity), exchange)
             raise
-        if isinstance(answer, ZerolayerError):
-            exchange.error(answer)
-            return
-        exchange.mark(_GUARD)
-        if isinstance(answer, Held):
-            self._held.add(exchange, answer, partial(self._granted, request, arrival))
-        else:
-            self._granted(request, arrival, exchange, answer)
+        self._admitting.decided(exchange, request, arrival, answer)
 
-    def _granted(self, request: Request, arrival: Arrival, exchange: Exchange, reservation: Reservation) -> None:
-        if reservation.compiles or reservation.long:
-            self._tokenise_aside(exchange, request, arrival, reservation)
-        else:
-            self._tokenise(exchange, request, arrival, reservation, partial(self._guard.reader.prompts, request))
-
-    def _tokenise_aside(self, exchange: Exchange, request: Request, arrival: Arrival, reservation: Reservation) -> None:
-        # Whoever brings a grammar that takes its time delays those who bring another one, and nobody else.
-        aside = self._compiler if reservation.compiles else self._helper
-        tokenised = partial(self._tokenise, exchange, request, arrival, reservation)
-        read_aside(aside, self._guard, exchange, request, reservation, tokenised)
-
-    def _tokenise(
-        self,
-        exchange: Exchange,
-        request: Request,
-        arrival: Arrival,
-        reservation: Reservation,
-        result: Callable[[], list[Prompt]],
-    ) -> None:
-        """``result`` gives the prompts or raises; whatever fails from here to the engine gives the slot back."""
-
-        def confirm() -> None:
-            prompts = result()
-            exchange.mark(Stage.TOKENISE)
-            verdict = self._guard.freshness.judge(arrival.stamps, self._wall_ms())  # a held request ages
-            generations = self._guard.confirm(reservation, request, prompts)
-            admitted = _Admitted(exchange, request, arrival, reservation, prompts, generations, verdict)
-            exchange.mark(_GUARD)
-            self._turns.begin_later(exchange, partial(self._begin, admitted), partial(self._guard.release, reservation))
-
-        self._or_release(exchange, reservation, confirm)
-
-    def _begin(self, admitted: _Admitted) -> None:
-        admitted.exchange.mark(Stage.WAIT)
-        self._or_release(admitted.exchange, admitted.reservation, partial(self._start, admitted))
-
-    def _or_release(self, exchange: Exchange, reservation: Reservation, go: Callable[[], None]) -> None:
-        """Whatever ``go`` raises, a defect too, gives the slot back."""
-        went = False
-        try:
-            go()
-            went = True
-        except ZerolayerError as error:
-            exchange.error(error)
-        finally:
-            if not went:
-                self._guard.release(reservation)
-
-    def _start(self, admitted: _Admitted) -> None:
+    def _start(self, admitted: Admitted) -> None:
+        if (stalled := self._guard.stalled) is not None:
+            raise stalled
         exchange, request, arrival = admitted.exchange, admitted.request, admitted.arrival
         reservation, prompts, verdict = admitted.reservation, admitted.prompts, admitted.verdict
         generations = list(admitted.generations)
@@ -249,7 +198,7 @@ class Generator:
             )
         if together is not None:
             together.works = replies
-        exchange.more_headers = _extra(arrival, verdict) + limit_headers(hold.levels, exchange)
+        exchange.more_headers = self._extra(arrival, verdict) + limit_headers(hold.levels, exchange)
         if truncated := max([prompt.truncated for prompt in prompts]):
             exchange.more_headers += ((b"x-zl-truncated", b"%d" % truncated),)
         exchange.on_gone = partial(self._abandon, cancel, replies[0])
@@ -345,18 +294,6 @@ def _headers(head: Head) -> dict[bytes, bytes]:
     """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
     headers = head.values
     return own_names(headers) if head.minor == HTTP2 and is_grpc(headers.get(b"content-type")) else headers
-
-
-def _extra(arrival: Arrival, verdict: Verdict) -> tuple[Header, ...]:
-    """What every reply says about the time of its request, refusals included."""
-    headers: tuple[Header, ...] = ((b"x-zl-deadline-ms", arrival.limits.header()),)
-    if verdict is TIMELESS:
-        return headers
-    if verdict.age_ms is not None:
-        headers += ((b"x-zl-age-ms", b"%d" % verdict.age_ms),)
-    if verdict.stale:
-        headers += ((b"x-zl-stale", b"true"),)
-    return headers
 
 
 def _applied(arrival: Arrival, verdict: Verdict, prompt: Prompt, max_tokens: int) -> Account:

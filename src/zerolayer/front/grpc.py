@@ -18,6 +18,7 @@ from zerolayer.errors import (
     DeadlineExceeded,
     InvalidRequest,
     NotCompressed,
+    RetryLater,
     UnknownMethod,
     UnsupportedEncoding,
     UnsupportedMediaType,
@@ -32,6 +33,7 @@ from zerolayer.wire.grpc import (
     PARTIAL,
     Deframer,
     frame,
+    later_trailers,
     not_one,
     only_message,
     parse_timeout,
@@ -192,5 +194,5 @@ class Calls:
 
 def _explain(error: ZerolayerError) -> ErrorReply:
     """Trailers-only: the status in the only HEADERS, HTTP 200 whatever happened."""
-    headers: Headers = (CONTENT_TYPE, *status_trailers(error))
-    return 200, headers, b""
+    trailers = later_trailers(error) if isinstance(error, RetryLater) else status_trailers(error)
+    return 200, (CONTENT_TYPE, *trailers), b""

@@ -11,7 +11,8 @@ from functools import partial
 
 from zerolayer.errors import DeadlineMissed, ZerolayerError
 from zerolayer.front.exchange import Exchange
-from zerolayer.guard.guard import Guard, Held, Reservation
+from zerolayer.guard.deadline.reservation import Held, Reservation
+from zerolayer.guard.guard import Guard
 
 _MOMENT_S = 0.001
 
@@ -27,6 +28,7 @@ class HeldClients:
         self._loop = loop
         self._waiting: dict[Exchange, tuple[Held, Start]] = {}
         self.foresee: Callable[[], None] = lambda: None  # before somebody may start: who ends soon
+        self.hear: Callable[[], None] = lambda: None  # find out who has come: others lose bookings. Then ``wake``
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -35,11 +37,15 @@ class HeldClients:
         """Hold a client until its start has come and a slot is free, then call ``start``."""
         self._waiting[exchange] = (held, start)
         exchange.on_gone = partial(self._leave, exchange)
-        early_ns = held.booking.start_ns - self._clock_ns()
-        if early_ns > 0:
-            self._loop.call_later(early_ns / 1e9, self.wake)
-        # By then whoever was booked before it in its slot has come or lost its booking.
-        self._loop.call_later((early_ns + self._guard.slots.grace_ns) / 1e9 + _MOMENT_S, self.wake)
+        booking, slots = held.booking, self._guard.slots
+        now_ns = self._clock_ns()
+        if booking.start_ns > now_ns:
+            self._loop.call_later((booking.start_ns - now_ns) / 1e9, self.wake)
+        # Whoever was booked before it in its slot comes until then or loses its booking, whether steps run or not.
+        for ahead in slots.bookings:
+            if ahead.slot == booking.slot and ahead.start_ns <= booking.start_ns:
+                lapses_ns = ahead.start_ns + slots.grace_ns
+                self._loop.call_later(max(0, lapses_ns - now_ns) / 1e9 + _MOMENT_S, self.hear)
 
     def let_go(self) -> list[Exchange]:
         """Hold nobody any more: who was held has its booking again, as if it had not come, and asks once more."""

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar, Final, cast
 
 from zerolayer.errors import RequestTimeout, ZerolayerError
@@ -58,7 +59,8 @@ class Http2Connection(asyncio.Protocol):
         self.scheduled = False  # a write in the next turn of the loop
         self._draining = False
         self._closed = False
-        self._caller = caller  # asked for once, where nobody has told
+        if caller is not None:
+            self.caller = caller
         self._descriptor: int | None = None
 
     # What asyncio calls.
@@ -107,12 +109,10 @@ class Http2Connection(asyncio.Protocol):
 
     # What the streams call.
 
-    @property
+    @cached_property
     def caller(self) -> Caller:
-        """Who is at the other end, for as long as the connection lasts."""
-        if self._caller is None:
-            self._caller = caller_of(self._transport)
-        return self._caller
+        """Who is at the other end, for as long as the connection lasts; asked for once, where nobody has told."""
+        return caller_of(self._transport)
 
     def overrun(self, stream: Http2Stream) -> None:
         """More than may be unsent: the stream is cancelled."""

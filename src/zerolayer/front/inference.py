@@ -10,10 +10,8 @@ from zerolayer.front.exchange import Exchange
 from zerolayer.front.generate import Generator
 from zerolayer.front.schema_form import Framing
 from zerolayer.guard.guard import Guard
-from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.protobuf_reply import count_tokens_reply, health_reply
 from zerolayer.wire.protobuf_request import RequestDecoder
-from zerolayer.wire.schema import Request
 
 _OTHER: Final = "the token ids are of another vocabulary; fetch /v1/models/{id}/vocabulary again"
 
@@ -38,7 +36,7 @@ class Inference:
         self._etag = etag
         self._generator = generator
         self._framing = framing
-        self._decoder = decoder
+        self._decode = decoder.decode
         self._counter = counter
         self._guard = guard
 
@@ -63,9 +61,6 @@ class Inference:
         ready = self._guard.closed is None
         message = health_reply(ready=ready, free_slots=slots.open, next_free_ms=slots.next_open_ms())
         self._framing.reply(exchange, message)
-
-    def _decode(self, body: bytes, _limits: BodyLimits) -> Request:
-        return self._decoder.decode(body)
 
     def _answer_count(self, exchange: Exchange, prompt_tokens: int, slot_tokens: int) -> None:
         self._framing.reply(exchange, count_tokens_reply(prompt_tokens, slot_tokens))

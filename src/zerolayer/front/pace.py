@@ -36,9 +36,10 @@ class Pace:
         self._loop = loop
         self._clock_ns = clock_ns
         self._hearing = False
+        self._hear_again = False  # what is being heard was asked for too early
         self._deaf = False
         self._foreseen = False  # who ends soon after the last step
-        held.foresee = self._foresee
+        held.foresee, held.hear = self._foresee, self._hear_for_held
 
     def on_step(self, report: StepReport) -> None:
         """Once per report, in the order of the steps."""
@@ -91,6 +92,10 @@ class Pace:
             self._hearing = True
             self._loop.call_soon(self._heard, self._clock_ns(), _TURNS)
 
+    def _hear_for_held(self) -> None:
+        self._hear_again = self._hearing
+        self._hear()
+
     def _heard(self, asked_ns: int, turns: int) -> None:
         if turns:
             self._loop.call_soon(self._heard, asked_ns, turns - 1)
@@ -98,3 +103,6 @@ class Pace:
         self._hearing = False
         if not self._deaf:
             self._admission.heard_ns = asked_ns
+            self.held.wake()
+        if self._hear_again:
+            self._hear_for_held()

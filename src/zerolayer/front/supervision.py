@@ -108,12 +108,16 @@ class Supervisor:
 
     def _admit_or_refuse(self) -> None:
         """New work is taken while nothing speaks against it."""
+        if self._broken:
+            return
         why = _STANDS if self._stalled else _QUARANTINED if self._quarantine.closed else ""
         self._guard.stall(Unavailable(why) if why else None)
 
     def _break(self) -> None:
         _log.critical("the engine has stopped; the server takes no more work and must be restarted")
-        self._guard.close(Unavailable("the engine has stopped; the server must be restarted"))
+        stopped = Unavailable("the engine has stopped; the server must be restarted")
+        self._guard.close(stopped)
+        self._guard.stall(stopped)  # also for who was admitted and has not begun
         self._dispatcher.fail_all(
             EngineFailed("the engine stopped before the reply was complete; send the request again")
         )

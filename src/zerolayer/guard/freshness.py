@@ -77,6 +77,12 @@ class Freshness:
             raise InvalidRequest(message, param=_name(MAX_AGE))
         return Stamps(min(times, default=None), max(1, min(limits)) if limits else 0)
 
+    def lasts_ms(self, stamps: Stamps, verdict: Verdict) -> int | None:
+        """For how long from ``verdict`` on the input is fresh enough to begin; None: for ever."""
+        if self._policy == "flag" or not stamps.checked:
+            return None
+        return stamps.max_age_ms - (verdict.age_ms or 0)
+
     def judge(self, stamps: Stamps, now_ms: int) -> Verdict:
         """What holds at ``now_ms`` (Unix milliseconds). Raises ``StaleInput`` 409 and ``InvalidRequest`` 400."""
         if stamps.born_ms is None:

@@ -7,85 +7,48 @@ the reservation or gives it back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from zerolayer.errors import (
+    BeyondHorizon,
     InvalidRequest,
     ModelNotFound,
     PermissionRefused,
+    SlotsBusy,
     Unavailable,
     ZerolayerError,
 )
 from zerolayer.guard._native import sha256
-from zerolayer.guard.budget.budgets import Budgets, Hold, Size
+from zerolayer.guard.budget.budgets import Budgets, Size
 from zerolayer.guard.deadline.admission import Admission, Grant, NoSlot, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
+from zerolayer.guard.deadline.needs import Needs
+from zerolayer.guard.deadline.reservation import Arrival, Held, Reservation
 from zerolayer.guard.deadline.tickets import Asker, Name, read_asker
-from zerolayer.guard.freshness import Freshness, Stamps, Verdict
+from zerolayer.guard.freshness import TIMELESS, Freshness
 from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.guard.prompts.length import is_scored
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.prompts.reader import Reader
 from zerolayer.guard.shape import Names
 from zerolayer.guard.token_share import TokenShare
-from zerolayer.model.cost import CostTable, Prices
-from zerolayer.model.engine import Generation, chunk_of
+from zerolayer.model.cost import CostTable
+from zerolayer.model.engine import Generation
 from zerolayer.wire.schema import Request, Sampling, Tier
 
 _NO_SLOT: Final = Grant(-1, 0)
 _UNMEASURED: Final = Size(0)  # of a request that is held against nothing
 _NS_PER_MS: Final = 1_000_000
-_TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
+_PRESUMED: Final = 1.05  # times what texts of a size never exceeded of late
 
 # Above this many bytes of text the caller tokenises on the helper thread, so that the loop never stands still.
 LONG_TEXT_BYTES = 4096
-
-
-class Arrival(msgspec.Struct, frozen=True):
-    """What the headers of a request say: its limits, the age of its input, and who asks.
-
-    ``left`` is what is left of the limits when the request is decided.
-    """
-
-    limits: Limits
-    left: Limits
-    stamps: Stamps
-    verdict: Verdict
-    asker: Asker
-    key: Name  # route and the body's SHA-256
-    identity: Identity = ANYONE
-
-
-class Reservation(msgspec.Struct, frozen=True):
-    """A claimed slot, held on the upper bound until ``confirm`` or ``release``."""
-
-    slot: int
-    long: bool  # tokenise off the loop
-    wish: Wish
-    asker: Asker
-    max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
-    hold: Hold  # on the budgets of key and tenant
-    size: int = 0  # as many tokens as bytes, at most; 0 where the length was known, or there are several prompts
-    booked: bool = False
-    compiles: bool = False  # its grammar is not known yet: compile off the loop, and off the tokeniser's thread
-    others: tuple[int, ...] = ()  # slots of the further answers
-
-    @property
-    def slots(self) -> tuple[int, ...]:
-        """A slot for each answer, in their order."""
-        return (self.slot, *self.others)
-
-
-class Held(msgspec.Struct, frozen=True):
-    """A booked client that came a moment early, or whose slot is not quite free; ``Guard.resume`` has its slot."""
-
-    booking: Booking
-    then: Reservation  # without its slot
 
 
 class Guard:
@@ -118,6 +81,8 @@ class Guard:
         self._cost = cost
         self._limits = limits
         self.chunk_tokens = chunk_tokens
+        self._needs = Needs(cost, chunk_tokens)
+        self.work = self._needs.work
         self._share = TokenShare()
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
@@ -140,6 +105,11 @@ class Guard:
         """Why nothing is admitted, or None."""
         return self._closed or self._stalled or self._unrecorded
 
+    @property
+    def stalled(self) -> Unavailable | None:
+        """Why the engine is given nothing, not even what was admitted; or None."""
+        return self._stalled
+
     def arrive(
         self,
         request: Request,
@@ -147,13 +117,13 @@ class Guard:
         *,
         credential: Name,
         body: bytes,
-        wall_ms: int,
+        wall_ms: Callable[[], int],
         passed_ns: int = 0,
         identity: Identity = ANYONE,
     ) -> Arrival:
         """Read what the headers say and check the input's age. ``wall_ms`` is the wall clock in Unix milliseconds.
 
-        ``passed_ns`` is the time since the request's first byte.
+        It is read only where the input tells a time. ``passed_ns`` is the time since the request's first byte.
 
         Raises ``InvalidRequest`` 400, ``DeadlineExpired`` 422, ``StaleInput`` 409.
         """
@@ -162,7 +132,7 @@ class Guard:
         limits = read_limits(get, deadline_ms=request.deadline_ms, stream=request.stream, contract=contract)
         stamps = self.freshness.read(get, request.event_time_ms, request.ingest_time_ms, request.max_age_ms)
         key = (request.route, sha256(body))  # the same in another process
-        verdict = self.freshness.judge(stamps, wall_ms)
+        verdict = TIMELESS if stamps.born_ms is None else self.freshness.judge(stamps, wall_ms())
         left = limits.after(passed_ns + verdict.wait_ms * _NS_PER_MS)
         return Arrival(limits, left, stamps, verdict, read_asker(headers, credential, request.ticket), key, identity)
 
@@ -172,12 +142,14 @@ class Guard:
         Raises ``Unavailable`` 503, ``ModelNotFound`` 404, ``PermissionRefused`` 403, ``Infeasible`` 422,
         ``RateLimited`` and ``BudgetSpent`` 429.
         """
+        if self._stalled is not None:
+            self.admission.excuse(arrival.asker, arrival.key)
         text_bytes, lower, size = self._admissible(request, arrival.identity)
         slot_tokens = self.reader.shape.slot_tokens
         upper = min(size, slot_tokens)
         tokens = self._wanted(request, arrival.left, lower)
         identity, answers = arrival.identity, request.answers
-        fits, work_of = min(tokens, slot_tokens), self._scored_work if is_scored(request) else self._work
+        fits, work_of = min(tokens, slot_tokens), self._needs.scored if is_scored(request) else self._needs.plain
         prices = self._cost.prices()
         least = promised = most = work_of(prices, upper, fits)
         if lower < upper:
@@ -197,6 +169,8 @@ class Guard:
             raise
         if isinstance(answer, ZerolayerError):
             hold.release()  # a refusal uses nothing, and is no request
+            if arrival.stamps.checked and isinstance(answer, SlotsBusy):
+                return self._not_in_vain(arrival, answer)
             return answer
         booking, grant = (answer, _NO_SLOT) if isinstance(answer, Booking) else (None, answer)
         reservation = Reservation(
@@ -212,6 +186,14 @@ class Guard:
             others=others,
         )
         return reservation if booking is None else Held(booking, reservation)
+
+    def _not_in_vain(self, arrival: Arrival, refusal: SlotsBusy) -> NoSlot:
+        """Nobody is told to come at a time at which its input is too old."""
+        lasts_ms = self.freshness.lasts_ms(arrival.stamps, arrival.verdict)
+        if lasts_ms is None or refusal.retry_after_ms <= lasts_ms:
+            return refusal
+        self.admission.give_back(refusal.ticket or "", arrival.asker.credential)
+        return BeyondHorizon("no slot is free before the input is too old; send it later, with fresher input")
 
     def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking | NoSlot, tuple[int, ...]]:
         if answers == 1:
@@ -269,6 +251,45 @@ class Guard:
         held.then.hold.release()
         self.admission.void(held.booking)
 
+    def presume(self, request: Request, reservation: Reservation) -> Reservation | Held | NoSlot:
+        """The slot, confirmed by what texts of this size hardly ever exceed: ``settle`` is to find out.
+
+        Those who are decided until then are decided as if that was its true length. Where this breaks a promise, or
+        cannot be known, the slot stays as it was reserved.
+        """
+        if not reservation.size or reservation.booked or request.answers > 1 or is_scored(request):
+            return reservation
+        upper = min(reservation.size, self.reader.shape.slot_tokens)
+        presumed = min(upper, int(self._share.bound(reservation.size, upper) * _PRESUMED) + 1)
+        if self.slots.confirm(reservation.slot, self.work(presumed, reservation.wish.most.tokens)):
+            return msgspec.structs.replace(reservation, presumed=presumed)
+        return self._anew(reservation, reservation.wish)
+
+    def settle(self, reservation: Reservation, prompts: Sequence[Prompt]) -> Reservation | Held | NoSlot:
+        """The same reservation, tightened to its true length; where that is more than presumed, what there is now."""
+        tokens = len(prompts[0].ids)
+        work = self.work(tokens, reservation.wish.most.tokens)
+        if tokens > reservation.presumed:
+            wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
+            return self._anew(reservation, wish)
+        self.slots.shorten(reservation.slot, work)
+        return reservation
+
+    def _anew(self, reservation: Reservation, wish: Wish) -> Reservation | Held | NoSlot:
+        """As if it had just come, with another wish."""
+        self.slots.release(reservation.slot)
+        try:
+            answer = self.admission.ask(wish, reservation.asker)
+        except BaseException:
+            reservation.hold.release()
+            raise
+        if isinstance(answer, ZerolayerError):
+            reservation.hold.release()
+            return answer
+        slot, booked = (-1, False) if isinstance(answer, Booking) else (answer.slot, answer.booked)
+        then = msgspec.structs.replace(reservation, slot=slot, wish=wish, presumed=0, booked=booked)
+        return Held(answer, then) if isinstance(answer, Booking) else then
+
     def check(self, request: Request, identity: Identity = ANYONE) -> bool:
         """Whether the text is long, so that it must be tokenised off the loop. For requests that take no slot.
 
@@ -288,15 +309,17 @@ class Guard:
                 if reservation.size:
                     self._share.observe(reservation.size, len(ids))
                 work = self.work(len(ids), max_tokens, scored=scores is not None)
-                if not self.slots.confirm(slot, work):
+                if not reservation.presumed and not self.slots.confirm(slot, work):
                     self.release(reservation)
                     if reservation.booked:
                         self.admission.broken()
                     wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
                     raise self._longer(wish, reservation.asker, request.answers)
                 works.append(work)
+                # Packed here, where its numbers were just made: between two steps each would be a look into memory.
+                packed = array("i", ids)
                 work_of = partial(Generation, prompt_logprobs=scores, grammar=prompt.grammar)
-                generations.append(work_of(ids, part.sampling, max_tokens, request.ignore_eos))
+                generations.append(work_of(packed, part.sampling, max_tokens, request.ignore_eos))
         except InvalidRequest:
             self.release(reservation)
             raise
@@ -346,32 +369,11 @@ class Guard:
         several = [self.reader.bounds(msgspec.structs.replace(part, n=1)) for part in request.each()]
         return sum(one[0] for one in several), min(one[1] for one in several), max(one[2] for one in several)
 
-    def work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
-        """What so many tokens need of this engine; ``scored``: each token of the prompt, too."""
-        return (self._scored_work if scored else self._work)(self._cost.prices(), prompt_tokens, max_tokens)
-
-    def _scored_work(self, prices: Prices, prompt_tokens: int, max_tokens: int) -> Work:
-        """In more and shorter chunks."""
-        each_ns = int(prices.chunk_ns[-1] * self._cost.scored_share)
-        chunks = -(-prompt_tokens // chunk_of(self.chunk_tokens, scored=True))
-        return Work(chunks, chunks * each_ns, each_ns, max_tokens)
-
-    def _work(self, prices: Prices, prompt_tokens: int, max_tokens: int) -> Work:
-        full_ns = prices.chunk_ns[-1]
-        full, rest = divmod(prompt_tokens, self.chunk_tokens)
-        if not rest:
-            return Work(full, full * full_ns, full_ns, max_tokens)
-        return Work(full + 1, full * full_ns + prices.chunk(rest), full_ns, max_tokens)
-
     def _wanted(self, request: Request, limits: Limits, prompt_tokens: int) -> int:
         """The tokens that were asked for; a default, or a number that only bounds, cut to what the deadline allows."""
-        wished, prices = request.max_tokens, self._cost.prices()
+        wished = request.max_tokens
         if wished is not None and not request.fills_slot:
             return max(1, wished)  # of an empty answer one token is computed, and not shown
         if wished is None:
             wished = self.reader.shape.default_max_tokens
-        work = self.work(prompt_tokens, wished)
-        allowed = int(limits.end_ns * _TOLD)
-        if work.need_ns(prices) <= allowed:
-            return wished
-        return max(1, min(wished, (allowed - work.first_ns(prices)) // max(1, prices.step_ns) + 1))
+        return self._needs.within(limits.end_ns, prompt_tokens, wished)

@@ -2,7 +2,7 @@
 
 Rung while the ringer still holds the interpreter, the loop wakes up to wait for it, has then had its share of the
 core, and may not be given it back before the scheduler's next tick, milliseconds later. So an engine that ``rings``
-does it inside its step, right after it let go; and while the bell is not heard, that step gives way to the loop.
+does it inside its step, right after it let go; and until the bell is heard, that step gives way to the loop.
 """
 
 from __future__ import annotations

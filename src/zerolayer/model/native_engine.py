@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
@@ -156,7 +156,7 @@ class NativeEngine:
     def _begin(self, slot: int, generation: Generation, *, constant: bool = False) -> None:
         """``constant``: what is kept of the prompt is everybody's, and never leaves."""
         sampling, prompt = generation.sampling, array(_INT32, generation.prompt)
-        seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & _SEED_MASK
+        seed = int.from_bytes(os.urandom(8)) if sampling.seed is None else sampling.seed & _SEED_MASK
         scored = generation.prompt_logprobs
         whole = generation.whole or scored is not None
         hit = None if whole else self._prefixes.attach(prompt, generation.salt)

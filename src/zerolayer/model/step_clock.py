@@ -29,7 +29,6 @@ from zerolayer.model.shared_cores import ALONE, SharedCores
 
 _log = logging.getLogger("zerolayer.model")
 
-_OPENED: Final = 2  # slots at one step border: the report of the step before waits for them
 _FIRST_MISSES: Final = 3  # heartbeats that come to nothing before the first request, until the engine is given up
 
 
@@ -147,7 +146,7 @@ class StepClock:
             if self._stopping:
                 self._tell()
                 return
-            self._open_admitted()
+            self._open_next()
             self._beat()
             self._open_draft()
             if self._rows:
@@ -251,9 +250,10 @@ class StepClock:
             self._draft = None
             self._cancelled.append(self._service_slot)
 
-    def _open_admitted(self) -> None:
-        """Some of them, in their order. Only one prompt is read at a time."""
-        for slot in list(self._admitted)[:_OPENED] if self._admitted else ():
+    def _open_next(self) -> None:
+        """The slot of who was admitted first: a step reads one prompt, and the last one's report waits for this."""
+        if self._admitted:
+            slot = next(iter(self._admitted))
             self._open(slot, self._admitted.pop(slot))
 
     def _open(self, slot: int, generation: Generation) -> None:

@@ -72,17 +72,19 @@ class Admission {
   Answer ask(const Wish& wish, const Asker& asker, Ns now) {
     Answer answer;
     answer.no_shows = sweep(now);
-    const Held booking = tickets.match(asker, wish.key, now, std::min(now, heard_ns));
+    Held booking = booked_for(asker, wish.key, now);
     const Terms terms = wish.limits.from(now, wish.tier == Tier::priority);
-    if (booking) {
-      if (booking->start_ns - booking->early_ns <= now) {
+    if ((!booking || hurries(wish.limits, booking->terms, now)) && never(wish, answer)) return answer;
+    if (booking && booking->start_ns - booking->early_ns <= now) {
+      if (suits(*booking, terms, now)) {
         answer.came_ns = now - booking->start_ns;
         redeem(booking, terms, now, answer);
         return answer;
       }
+      forget(*booking);  // it is decided anew
+      booking = nullptr;
+    } else if (booking) {
       answer.early = true;
-    } else if (never(wish, answer)) {
-      return answer;
     } else {
       answer.late = tickets.comes_late(asker, wish.key);
     }
@@ -137,7 +139,7 @@ class Admission {
   // Forgets what nobody came for. Returns how many of those that lapsed a while ago did not come at all.
   int sweep(Ns now) {
     for (const Held& booking : calendar_->overdue(std::min(now, heard_ns))) {
-      attendance.stayed_away(booking->credential);
+      attendance.stayed_away(booking->credential, booking->doubled);
       calendar_->forget(*booking);
       tickets.lapse(*booking);
     }
@@ -169,6 +171,36 @@ class Admission {
     answer.needed_ns = needed_ns;
     answer.limit_ns = limit_ns;
     return true;
+  }
+
+  // What this request redeems, or comes too early for; none where it is a new one.
+  //
+  // Some clients retry by a loop of their own, around an SDK that says each time that it is the first attempt. They are told from others
+  // with the same words by what becomes of their bookings.
+  Held booked_for(const Asker& asker, const std::string& key, Ns now) {
+    const Ns came_ns = std::min(now, heard_ns);
+    const Held booking = tickets.match(asker, key, now, came_ns);
+    if (asker.retry == Retry::yes) attendance.asks_again(asker.credential, booking != nullptr);
+    if (booking || asker.retry != Retry::no) return booking;
+    const Held alike = tickets.due(asker.credential, key, now, came_ns);
+    if (!alike || attendance.by_hand(asker.credential)) return alike;
+    alike->doubled = true;
+    return nullptr;
+  }
+
+  // Whether a client that comes back allows less time than it did, beyond what is lost on the way.
+  bool hurries(const Limits& limits, const Terms& before, Ns now) const {
+    return limits.first_token_ns < before.first_token_ns || limits.per_token_ns < before.per_token_ns || now + limits.end_ns < due_before(before, now);
+  }
+  Ns due_before(const Terms& before, Ns now) const {
+    return before.patience_ns == kNever ? now + before.end_ns : before.patience_ns - calendar_->grace_ns;
+  }
+
+  // Whether what was booked will do on these terms.
+  bool suits(const Booking& booking, const Terms& terms, Ns now) const {
+    const Terms& before = booking.terms;
+    if (!booking.strict && terms.per_token_ns < std::min(before.per_token_ns, calendar_->prices.stall_ns)) return false;
+    return terms.due_ns() >= due_before(before, now) || now + booking.work.need_ns(calendar_->prices) <= terms.due_ns();
   }
 
   static void busy(Answer& answer, Ns start_ns, const Held& booking) {
@@ -208,15 +240,16 @@ class Admission {
   // Books, or else tells a time.
   void refuse(const Wish& wish, const Asker& asker, const Terms& terms, Ns now, Answer& answer) {
     Calendar& calendar = *calendar_;
+    const bool again = asker.retry == Retry::yes;
     const bool soft = !attendance.trusts(asker.credential), gap = unbooked_ > 0 && in_a_row_ >= kInARow;
     if (may_book(wish, asker, soft)) {
       const auto reads = [&](Ns start) { return tickets.spaced(asker, now, start); };
-      if (const Held booking = calendar.book(wish.promised, terms, reads, soft, gap, now)) {
+      if (const Held booking = calendar.book(wish.promised, terms, reads, soft, gap, again, now)) {
         if (gap) {
           began_unbooked();
         } else {
           in_a_row_++;
-          if (asker.retry == Retry::yes && unbooked_) unbooked_--;  // it is one of them
+          if (again && unbooked_) unbooked_--;  // it is one of them
         }
         tickets.add(booking, asker, wish.key);
         busy(answer, booking->start_ns, booking);
@@ -224,7 +257,6 @@ class Admission {
       }
     }
     unbooked_++;
-    const bool again = asker.retry == Retry::yes;
     const Ns behind = again ? 0 : told_ns;  // who has waited already is not sent to the end
     Ns told = -1;
     if (behind <= now + calendar.horizon_ns) {  // else others were told all that time can hold

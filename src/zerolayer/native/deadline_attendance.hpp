@@ -16,6 +16,8 @@ class Attendance {
   struct Seen {
     std::string credential;
     double kept, lapsed;
+    bool counts = false;   // it has said at least once that it asks again
+    bool by_hand = false;  // it asks again without saying so: each of its attempts is made as a first one
   };
 
   int64_t kept = 0, lapsed = 0;  // bookings of all senders
@@ -33,18 +35,35 @@ class Attendance {
   bool trusts(const std::string& credential) const {
     const auto found = seen_.find(credential);
     if (found == seen_.end()) return true;
-    const auto& [name, kept, lapsed] = *found->second;
+    const double kept = found->second->kept, lapsed = found->second->lapsed;
     return kept + lapsed < kEvidence || lapsed <= kTolerated * (kept + lapsed);
+  }
+  // Whether what this sender says of its attempts means nothing.
+  bool by_hand(const std::string& credential) const {
+    const auto found = seen_.find(credential);
+    return found != seen_.end() && found->second->by_hand;
+  }
+  // It says that it asks again, for what was `booked` or for something else: what it says of its attempts is true.
+  void asks_again(const std::string& credential, bool booked) {
+    if (!seen_.contains(credential)) {
+      if (!booked) return;  // who never had a booking need not be remembered
+      enter(credential, 0.0, 0.0, kFade);
+    }
+    Seen& sender = *seen_.find(credential)->second;
+    sender.counts = true;
+    sender.by_hand = false;
   }
   // A booking was redeemed.
   void came(const std::string& credential) {
     kept++;
     enter(credential, 1.0, 0.0, trusts(credential) ? kFade : kForgiven);
   }
-  // A booking lapsed.
-  void stayed_away(const std::string& credential) {
+  // A booking lapsed; `doubled`: in its time an equal request came that said that it was the first attempt.
+  void stayed_away(const std::string& credential, bool doubled = false) {
     lapsed++;
     enter(credential, 0.0, 1.0, kFade);
+    Seen& sender = order_.back();
+    sender.by_hand = sender.by_hand || (doubled && !sender.counts);
   }
 
  private:
@@ -55,12 +74,13 @@ class Attendance {
   static constexpr size_t kSenders = 4096;   // remembered; the one that was not seen for longest is forgotten
 
   void enter(const std::string& credential, double kept, double lapsed, double fade) {
+    Seen now{credential, kept, lapsed};
     if (const auto found = seen_.find(credential); found != seen_.end()) {
-      kept += found->second->kept * kFade;
-      lapsed += found->second->lapsed * fade;
+      const Seen& before = *found->second;
+      now = {credential, kept + before.kept * kFade, lapsed + before.lapsed * fade, before.counts, before.by_hand};
       order_.erase(found->second);
     }
-    order_.push_back({credential, kept, lapsed});
+    order_.push_back(now);
     seen_[credential] = std::prev(order_.end());
     if (seen_.size() <= kSenders) return;
     seen_.erase(order_.front().credential);

@@ -115,6 +115,7 @@ struct Booking {
   bool strict = false;  // its stream allows no foreign chunk
   bool soft = false;    // it gives way to whoever comes before its client does
   bool held = false;    // its client is here
+  bool doubled = false;  // an equal request that says that it is none of this came in its time
   Ns early_ns = kEarlyNs;  // by how much its client may come before the start; more where it was told another one
   Ns waits_ns = 0;      // for how long it can be held for somebody who was not booked
   std::string credential, key, ticket;

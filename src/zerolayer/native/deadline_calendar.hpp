@@ -244,10 +244,18 @@ class Calendar {
   // The first `tokens` of a slot's prompt were attached, not computed.
   void skip(int slot, int64_t tokens, int64_t chunk_tokens) { occupants_.skip(slot, tokens, chunk_tokens); }
 
+  // What was confirmed in a slot, and has not run yet, turns out to need no more than this.
+  void shorten(int slot, const Work& work) {
+    occupants_.shorten(slot, work);
+    agenda_.bind(slot);
+    const Ns weight = work.weight_ns(prices);
+    if (weight < charged_[slot].weight_ns) refund(slot, weight);
+  }
+
   // What may start later: see Starts.
 
-  Held book(const Work& work, const Terms& terms, const Spaced& spaced, bool soft, bool gap, Ns now) {
-    return starts_.book(work, terms, moment(now), spaced, soft, gap);
+  Held book(const Work& work, const Terms& terms, const Spaced& spaced, bool soft, bool gap, bool waited, Ns now) {
+    return starts_.book(work, terms, moment(now), spaced, soft, gap, waited);
   }
   Ns tell(const Work& work, const Terms& terms, const Spaced& spaced, Ns now) { return starts_.tell(work, terms, moment(now), spaced); }
   // Forgets a booking: nobody will come for it, or it is not needed any more.

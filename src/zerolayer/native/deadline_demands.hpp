@@ -28,12 +28,12 @@ class Demands {
   Demands(const Demands&) = delete;
   Demands& operator=(const Demands&) = delete;
 
-  // Whether all that is booked can bear one more, and somebody like it who is not booked.
-  bool bear(const Booking& wanted) const {
+  // Whether all that is booked can bear one more, and somebody like it who is not booked. Of those was one who `waited`: the room is for it.
+  bool bear(const Booking& wanted, bool waited) const {
     Chain room;
     const Chain& before = sequence(wanted.slot, room);
     for (const auto& kin : kin_) {
-      const Ns grown = grown_run_ns(before, before.size(), wanted, kin->reach) - kin->parts[wanted.slot], more = grown + wanted.weight_ns;
+      const Ns grown = grown_run_ns(before, before.size(), wanted, kin->reach) - kin->parts[wanted.slot], more = grown + (waited ? 0 : wanted.weight_ns);
       if (grown <= 0 || kin->least_ns - kin->used_ns >= more) continue;
       for (const Margin* each : kin->members) {
         if (each->booking->slot != wanted.slot && each->spare_ns() < more) return false;

@@ -109,11 +109,12 @@ void bind_calendar(nb::module_& m) {
       .def("ending", [](Calendar& self, int slot) { self.ending(in(self, slot)); })
       .def("release", [](Calendar& self, int slot) { self.release(in(self, slot)); })
       .def("on_step", [](Calendar& self, int slot, Ns ended_ns, int64_t steps) { self.on_step(slot < 0 ? -1 : in(self, slot), ended_ns, steps); })
+      .def("shorten", [](Calendar& self, int slot, const Work& work) { self.shorten(in(self, slot), work); })
       .def("skip", [](Calendar& self, int slot, int64_t tokens, int64_t chunk_tokens) {
         if (chunk_tokens < 1) throw nb::value_error("a chunk has tokens");
         self.skip(in(self, slot), tokens, chunk_tokens);
       })
-      .def("book", &Calendar::book, "work"_a, "terms"_a, "spaced"_a.none(), "soft"_a, "gap"_a, "now"_a)
+      .def("book", &Calendar::book, "work"_a, "terms"_a, "spaced"_a.none(), "soft"_a, "gap"_a, "waited"_a, "now"_a)
       .def("tell", &Calendar::tell, "work"_a, "terms"_a, "spaced"_a.none(), "now"_a)
       .def("void", &Calendar::forget);
 }
@@ -125,11 +126,12 @@ void bind_admission(nb::module_& m) {
       .def_ro("lapsed", &Attendance::lapsed)
       .def("seen", [](const Attendance& self) {
         nb::list seen;
-        for (const auto& [credential, kept, lapsed] : self.seen()) seen.append(nb::make_tuple(named(credential), nb::make_tuple(kept, lapsed)));
+        for (const Attendance::Seen& each : self.seen()) seen.append(nb::make_tuple(named(each.credential), nb::make_tuple(each.kept, each.lapsed)));
         return seen;
       })
       .def("remember", [](Attendance& self, nb::handle credential, double kept, double lapsed) { self.remember(name_of(credential), kept, lapsed); })
       .def("trusts", [](const Attendance& self, nb::handle credential) { return self.trusts(name_of(credential)); })
+      .def("by_hand", [](const Attendance& self, nb::handle credential) { return self.by_hand(name_of(credential)); })
       .def("came", [](Attendance& self, nb::handle credential) { self.came(name_of(credential)); })
       .def("stayed_away", [](Attendance& self, nb::handle credential) { self.stayed_away(name_of(credential)); });
   nb::class_<Tickets>(m, "Tickets", nb::is_final())

@@ -85,6 +85,18 @@ class Occupants {
     pending_ns -= skipped * left.full_ns;
   }
 
+  // A slot that is confirmed, and of which nothing has run, needs no more than this.
+  void shorten(int slot, const Work& work) {
+    Left& left = left_[slot];
+    const int64_t chunks = std::min(left.chunks, work.chunks);
+    const Ns chunk_ns = std::min(left.chunk_ns, work.chunk_ns);
+    const int64_t later = std::min(left.later_steps, work.later_steps());
+    if (done[slot]) done[slot] -= left.chunks - chunks + left.later_steps - later;
+    pending_steps -= left.chunks - chunks;
+    pending_ns -= left.chunk_ns - chunk_ns;
+    left = {chunks, chunk_ns, left.full_ns, later};
+  }
+
   // So many steps are done; the last one carried a chunk of `prefill_slot`, or -1. Returns whether that was the last chunk.
   bool on_step(int prefill_slot, Ns ended_ns, int64_t count) {
     steps += count;

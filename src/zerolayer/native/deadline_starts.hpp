@@ -29,7 +29,8 @@ class Starts {
   // A booking with the earliest start, in the agenda; none when it would be beyond horizon or patience.
   //
   // `gap`: as much time as it takes itself is left before it, and somebody without a booking can run then, or a moment longer.
-  Held book(const Work& work, const Terms& terms, const Moment& at, const Spaced& spaced, bool soft, bool gap) {
+  // `waited`: its client was refused without a booking before.
+  Held book(const Work& work, const Terms& terms, const Moment& at, const Spaced& spaced, bool soft, bool gap, bool waited) {
     const Prices& prices = at.prices;
     const Ns plain = work.need_ns(prices);
     const auto booking = std::make_shared<Booking>(0, -1, work, terms, work.steps(), work.typical_ns(prices, slots_ - 1), plain,
@@ -38,7 +39,7 @@ class Starts {
     if (bound == kNever) return nullptr;
     Spares spares;
     if (!agenda_.demands.set_aside(*booking, terms.end_ns - plain, terms.first_token_ns - work.first_ns(prices), spares)) return nullptr;
-    if (!agenda_.demands.bear(*booking)) return nullptr;
+    if (!agenda_.demands.bear(*booking, waited)) return nullptr;
     const Ns longest = booking->hold_ns;
     // When it must begin, however long its client may be held; chunks that wait now are in nobody's spare.
     const Ns begun_ns = terms.patience_ns - booking->need_ns - waiting_ns(prices);

@@ -125,6 +125,13 @@ class Tickets {
     return asker.retry == Retry::yes ? early : nullptr;
   }
 
+  // A booking of such a request whose time it is, whoever it was made for.
+  Held due(const std::string& credential, const std::string& key, Ns now, Ns came_ns) const {
+    Asker silent;
+    silent.credential = credential;
+    return by_key_.empty() ? nullptr : match(silent, key, now, came_ns);
+  }
+
   // `start_ns`, or the next time after it that keeps the distance and that the client can be told.
   Ns spaced(const Asker& asker, Ns now, Ns start_ns) const {
     const auto found = starts_.find(asker.credential);

@@ -82,7 +82,7 @@ Engine::Engine(const Shape& shape, const Limits& limits, const KernelSet* kernel
     a.prob_hi = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.prob_lo = arena_.take<uint8_t>(size_t(group) * a.prob_stride);
     a.sums = arena_.take<int32_t>(size_t(group) * 2 * shape.head_dim);
-    threads_.push_back({a, Sampler(kernels, shape.vocabulary, most_seen), {}, {}});
+    threads_.push_back({a, Sampler(kernels, shape.vocabulary, most_seen), {}, {}, {}});
     threads_.back().pieces.reserve(size_t(limits.slots) * shape.kv_heads * 4);
   }
   plan_.resize(limits.slots);

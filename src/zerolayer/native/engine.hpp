@@ -12,6 +12,7 @@
 #include "arena.hpp"
 #include "dequantise.hpp"
 #include "kernels.hpp"
+#include "offers.hpp"
 #include "pool.hpp"
 #include "sampler.hpp"
 #include "shift.hpp"
@@ -101,8 +102,7 @@ class Engine {
   // When the last step had all its tokens, of the monotonic clock; 0: there was none.
   int64_t ended_ns() const { return ended_ns_; }
 
-  // Wakes whoever waits for the eventfd `bell`. Whoever has woken up may lose his core again before he has read it, to a thread of the step
-  // and up to the scheduler's next tick; so while it is unread for longer than he usually takes, the step's threads give way to him.
+  // Wakes whoever waits for the eventfd `bell`, and gives way to him: now, and in the step until it is read.
   void ring(int bell);
 
   // How likely the prompt tokens were that follow on those of the last step's chunk, in their order, if its slot asked for that.
@@ -160,6 +160,7 @@ class Engine {
     Sampler sampler;
     Ahead ahead;
     std::vector<Ahead::Piece> pieces;  // of `ahead`
+    Offers offers;
   };
   struct Span { int begin, end; };
 
@@ -182,7 +183,7 @@ class Engine {
   KvHead prefix_kv(const Layer& layer, int prefix, int head) const;
   void copy_kv(const KvHead& from, const KvHead& to, int begin, int end) const;
   void keep_prefix(const Layer& layer, int thread);
-  void give_way();
+  void give_way(int thread);
   void run_rows();
   void run_stage(int thread);
   void head(int thread);

@@ -11,7 +11,8 @@
 namespace zl {
 namespace {
 
-constexpr int64_t kPatienceNs = 150'000;  // within which the event loop has usually taken a step's report
+// Products of a thread between two looks whether to offer its core: some 0.2 ms of them, and less while a bell is to be heard.
+constexpr int64_t kPieceProducts = 20'000'000, kShortPieceProducts = 4'000'000;
 
 }  // namespace
 
@@ -68,13 +69,19 @@ void Engine::ring(int bell) {
   rung_ns_ = now_ns();
   bell_.store(bell, std::memory_order_release);
   eventfd_write(bell, 1);
+  give_way(0);
 }
 
-void Engine::give_way() {
+void Engine::give_way(int thread) {
+  Offers& offers = threads_[thread].offers;
+  const int64_t now = now_ns();
+  if (!offers.looks(now)) return;
   const int bell = bell_.load(std::memory_order_acquire);
-  if (bell < 0 || now_ns() - rung_ns_ < kPatienceNs) return;
-  if (is_unheard(bell)) sched_yield();
-  else bell_.store(-1, std::memory_order_relaxed);
+  const bool unheard = bell >= 0 && is_unheard(bell);
+  if (bell >= 0 && !unheard) bell_.store(-1, std::memory_order_relaxed);
+  if (!offers.due(now, unheard ? now - rung_ns_ : -1)) return;
+  sched_yield();
+  offers.made(now, now_ns());
 }
 
 // Whether there are rows of which only the keys and values are needed: the last layer gives them nothing more.
@@ -98,7 +105,6 @@ void Engine::narrow(int thread) {
 
 // Queries, keys and values; these go to the cache.
 void Engine::project(const Layer& layer, int thread) {
-  give_way();
   const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
   quantise_rows(x_, width_, layer.qkv, layer.attention_norm, thread);
   multiply(layer.qkv, layer.output, rows, Epilogue::kStore, qkv_, qkv_stride_, thread);
@@ -120,6 +126,7 @@ void Engine::project(const Layer& layer, int thread) {
 void Engine::attention(const Layer& layer, int thread) {
   const int rows = int(rows_.size()), head_dim = shape_.head_dim, group = shape_.group();
   for (int unit = thread; unit < rows * shape_.kv_heads; unit += pool_.threads()) {
+    give_way(thread);
     const int head = unit / rows;
     const Row& row = rows_[unit % rows];
     const size_t at = size_t(head) * group * head_dim;
@@ -167,7 +174,6 @@ void Engine::look_ahead(const Layer& layer, std::initializer_list<const Matrix*>
 }
 
 void Engine::feed_forward(const Layer& layer, const Matrix& next, int thread) {
-  give_way();
   const int rows = int(rows_.size());
   quantise_rows(x_, width_, layer.gate_up, layer.mlp_norm, thread);
   multiply(layer.gate_up, layer.down, rows, Epilogue::kSiluMul, hidden_, hidden_stride_, thread);
@@ -183,16 +189,24 @@ void Engine::quantise_rows(const float* x, size_t stride, const Matrix& m, const
   if (listening_) listen(m, x, stride, norm, thread);
 }
 
+// In pieces, between which the core is offered. No output depends on another one.
 void Engine::multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread) {
   const Span mine = share(m.panels, thread, pool_.threads());
+  const int64_t products = int64_t(rows) * m.k_pad * kPanel;
   Ahead& ahead = threads_[thread].ahead;
-  ahead.after = next.data + next.panel_bytes() * share(next.panels, thread, pool_.threads()).begin;
-  kernels_->gemm(m, activations_, rows, mine.begin, mine.end, ahead, epilogue, out, stride);
+  for (int begin = mine.begin, end; begin < mine.end; begin = end) {
+    give_way(thread);
+    const int64_t piece = (bell_.load(std::memory_order_relaxed) < 0 ? kPieceProducts : kShortPieceProducts) / products;
+    end = int(std::min<int64_t>(begin + std::max<int64_t>(1, piece), mine.end));
+    ahead.after = end < mine.end ? m.data + m.panel_bytes() * end : next.data + next.panel_bytes() * share(next.panels, thread, pool_.threads()).begin;
+    kernels_->gemm(m, activations_, rows, begin, end, ahead, epilogue, out, stride);
+  }
 }
 
 // Logits lie from row `begin` of logit_rows_ on.
 void Engine::sample(size_t begin, size_t end, int thread) {
   for (size_t i = begin + thread; i < end; i += pool_.threads()) {
+    give_way(thread);
     const Row& row = rows_[logit_rows_[i]];
     const int slot = row.slot;
     const Slot& s = slots_[slot];

@@ -147,6 +147,12 @@ NB_MODULE(_native, m) {
       .def_prop_ro("spins", &zl::Patience::spins)
       .def_prop_ro("crowded", &zl::Patience::crowded);
 
+  nb::class_<zl::Offers>(m, "Offers")
+      .def(nb::init<>())
+      .def("looks", &zl::Offers::looks, "now_ns"_a)
+      .def("due", &zl::Offers::due, "now_ns"_a, "unheard_ns"_a)
+      .def("made", &zl::Offers::made, "began_ns"_a, "ended_ns"_a);
+
   nb::class_<Tokens>(m, "Tokens")
       .def("__init__", [](Tokens* self, nb::object token, nb::tuple finishes, nb::object logprob) {
         if (finishes.size() != 3) throw std::invalid_argument("an end for each kind");

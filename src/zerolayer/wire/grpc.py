@@ -128,7 +128,7 @@ def percent_encoded(text: str) -> bytes:
 def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     """The trailers of a call that failed; of a busy server with the milliseconds after which to come back."""
     if isinstance(error, RetryLater):
-        return _later_trailers(error)
+        return later_trailers(error)
     trailers = (
         (b"grpc-status", b"%d" % error.grpc_code),
         (b"grpc-message", percent_encoded(error.message)),
@@ -144,7 +144,8 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     return trailers
 
 
-def _later_trailers(error: RetryLater) -> tuple[Header, ...]:
+def later_trailers(error: RetryLater) -> tuple[Header, ...]:
+    """The same of a refusal that passes: under load most replies."""
     number = error.retry_after_ms
     parts, status, about = _later_parts(error.template, error.grpc_code, error.code)
     message, pushback = (b"grpc-message", joined(parts, number)), (b"grpc-retry-pushback-ms", joined(_ALONE, number))

@@ -64,7 +64,9 @@ class Streams:
             self.open[stream_id] = Stream(stream_id, window, first_room - size, head.content_length, COMPLETE, size)
             self.last_id = stream_id
         self.room -= taken
-        self._return_room(taken)
+        self._returned += taken
+        if self._returned >= self._give_back:
+            self._return_room(0)
 
     def must_exist(self, stream_id: int) -> None:
         """A frame for a stream that never was is a fault of the connection."""

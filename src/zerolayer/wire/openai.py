@@ -1,195 +1,162 @@
-"""OpenAI request bodies to ``Request``: every number range-checked, every refusal names its member.
+"""OpenAI request bodies to ``Request``; texts and usual numbers, which nearly every client sends, straight into it.
+
+All checks that do not depend on the contract are made by msgspec while it reads, in C. Whatever is not known or not
+accepted here goes the long way, in ``openai_general``, which understands everything and words every refusal; so here
+is no refusal, only "not plain". Both ways give the same ``Request`` for the same body.
 
 Replies are in ``openai_reply`` and ``openai_stream``.
 """
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 import msgspec
+from msgspec import Meta
 
-from zerolayer.errors import InvalidRequest
-from zerolayer.wire import openai_tools
 from zerolayer.wire.body_limits import BodyLimits
-from zerolayer.wire.json_body import decode_strict
-from zerolayer.wire.openai_fields import ChatBody, ChatMessage, CommonBody, CompletionBody
-from zerolayer.wire.openai_parameters import (
-    answers,
-    max_tokens,
-    sampling,
-    stop,
-    stream_options,
-    tier,
-    unsupported,
-    within,
-)
-from zerolayer.wire.openai_plain import decode_plain, decode_plain_completion
-from zerolayer.wire.openai_prompt import prompts
-from zerolayer.wire.schema import CallTurn, Message, Request, Route, ToolResult
+from zerolayer.wire.openai_general import decode_any_chat, decode_any_completion
+from zerolayer.wire.schema import Message, Request, Route, Sampling
 
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-_NULL = msgspec.Raw(b"null")
-_NONE = msgspec.Raw(b'"none"')
+_INT32_MAX = 2**31 - 1
+_CHAT, _COMPLETIONS = Route.CHAT, Route.COMPLETIONS  # a member of an enumeration is dearer to name than a module's own
+_ROLES = frozenset({"system", "user", "assistant"})
 
-_CHAT = msgspec.json.Decoder(ChatBody)
-_COMPLETION = msgspec.json.Decoder(CompletionBody)
+_FromTo1 = Annotated[float, Meta(ge=0, le=1)]
+_FromTo2 = Annotated[float, Meta(ge=-2, le=2)]
+_Positive = Annotated[int, Meta(ge=1)]
+
+
+class _PlainOptions(msgspec.Struct, forbid_unknown_fields=True):
+    include_usage: bool = False
+
+
+class _PlainChat(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    # In the order in which clients usually send them: the next member is looked for behind the last one.
+    messages: Annotated[tuple[Message, ...], Meta(min_length=1)]
+    model: Annotated[str, Meta(min_length=1)]
+    max_tokens: _Positive | None = None
+    temperature: float = 1.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    stream: bool = False
+    stream_options: _PlainOptions | None = None
+    top_k: Annotated[int, Meta(ge=0, le=_INT32_MAX)] = 0
+    min_p: _FromTo1 = 0.0
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] = 1.0
+    presence_penalty: _FromTo2 = 0.0
+    frequency_penalty: _FromTo2 = 0.0
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    max_completion_tokens: _Positive | None = None
+    ignore_eos: bool = False
+    stop: str | None = None
+    n: Literal[1] = 1
+    user: str = ""
+
+
+class _PlainCompletion(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    model: Annotated[str, Meta(min_length=1)]
+    prompt: str
+    max_tokens: _Positive | None = None
+    temperature: float = 1.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    ignore_eos: bool = False
+    stream: bool = False
+    stream_options: _PlainOptions | None = None
+    presence_penalty: _FromTo2 = 0.0
+    frequency_penalty: _FromTo2 = 0.0
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    stop: str | None = None
+    n: Literal[1] = 1
+    user: str = ""
+
+
+_decode = msgspec.json.Decoder(_PlainChat).decode
+_decode_completion = msgspec.json.Decoder(_PlainCompletion).decode
 
 
 def decode_chat(body: bytes, limits: BodyLimits) -> Request:
     """Decode the body of ``POST /v1/chat/completions``. Raises InvalidRequest, BodyTooLarge."""
-    plain = decode_plain(body, limits)
-    if plain is not None:
-        return plain
-    fields = decode_strict(_CHAT, body, limits.body_bytes)
-    _refuse_unsupported_chat(fields)
-    offered = openai_tools.tools(fields.tools, limits)
-    options = stream_options(fields)
-    request = Request(
-        route=Route.CHAT,
-        model=_model(fields),
-        messages=_messages(fields.messages, limits),
-        sampling=sampling(fields, limits, _chat_logprobs(fields, limits)),
-        max_tokens=max_tokens(fields, limits, least=0),
-        stop=stop(fields.stop, limits),
-        stream=fields.stream is True,
-        include_usage=options.include_usage is True,
-        continuous_usage=options.continuous_usage_stats is True,
-        ignore_eos=fields.ignore_eos is True,
-        deadline_ms=None if fields.deadline_ms is None else int(fields.deadline_ms),
-        tier=tier(fields),
-        n=answers(fields.n, 1, limits),
-        tools=offered,
-        tool_choice=openai_tools.tool_choice(fields, offered),
-        parallel_tool_calls=fields.parallel_tool_calls is not False,
-        output=openai_tools.output(fields.response_format, limits),
+    if len(body) > limits.body_bytes:
+        return decode_any_chat(body, limits)
+    try:
+        given = _decode(body)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        given = None
+    if given is None:
+        return decode_any_chat(body, limits)
+    messages, longest, stop, options = given.messages, given.max_tokens, given.stop, given.stream_options
+    low, high = limits.temperature
+    if not low <= given.temperature <= high or len(messages) > limits.json_messages:
+        return decode_any_chat(body, limits)
+    for message in messages:
+        if message.role not in _ROLES:
+            return decode_any_chat(body, limits)
+    if given.max_completion_tokens is not None:
+        if longest is not None:
+            return decode_any_chat(body, limits)
+        longest = given.max_completion_tokens
+    if longest is not None and longest > limits.max_tokens:
+        return decode_any_chat(body, limits)
+    if stop is not None and not (limits.stop and 1 <= len(stop) <= limits.stop_chars):
+        return decode_any_chat(body, limits)
+    if options is not None and not given.stream:
+        return decode_any_chat(body, limits)
+    return Request(
+        _CHAT,
+        given.model,
+        messages,
+        "",
+        Sampling(
+            given.temperature,
+            given.top_p,
+            given.top_k,
+            given.min_p,
+            given.repetition_penalty,
+            given.presence_penalty,
+            given.frequency_penalty,
+            given.seed,
+        ),
+        longest,
+        () if stop is None else (stop,),
+        given.stream,
+        options is not None and options.include_usage,
+        given.ignore_eos,
     )
-    if request.max_tokens == 0 and not request.fills_cache:
-        raise InvalidRequest(
-            "'max_tokens' 0 asks for no answer, only that the prompt be read; leave out 'n' and 'response_format'.",
-            param="max_tokens",
-        )
-    return request
 
 
 def decode_completion(body: bytes, limits: BodyLimits) -> Request:
     """Decode the body of ``POST /v1/completions``. Raises InvalidRequest, BodyTooLarge."""
-    plain = decode_plain_completion(body, limits)
-    if plain is not None:
-        return plain
-    fields = decode_strict(_COMPLETION, body, limits.body_bytes)
-    _refuse_unsupported_completion(fields)
-    top_logprobs = fields.logprobs
-    if top_logprobs is not None:
-        within("logprobs", top_logprobs, 0, limits.top_logprobs, limit="top_logprobs")
-    first, *further = prompts(fields.prompt)
-    options = stream_options(fields)
+    if len(body) > limits.body_bytes:
+        return decode_any_completion(body, limits)
+    try:
+        given = _decode_completion(body)
+    except (ValueError, RecursionError):
+        given = None
+    if given is None:
+        return decode_any_completion(body, limits)
+    longest, stop, options = given.max_tokens, given.stop, given.stream_options
+    low, high = limits.temperature
+    if not low <= given.temperature <= high or (longest is not None and longest > limits.max_tokens):
+        return decode_any_completion(body, limits)
+    if stop is not None and not (limits.stop and 1 <= len(stop) <= limits.stop_chars):
+        return decode_any_completion(body, limits)
+    if options is not None and not given.stream:
+        return decode_any_completion(body, limits)
     return Request(
-        route=Route.COMPLETIONS,
-        model=_model(fields),
-        prompt=first,
-        further=tuple(further),
-        sampling=sampling(fields, limits, top_logprobs),
-        max_tokens=max_tokens(fields, limits, least=0),
-        stop=stop(fields.stop, limits),
-        stream=fields.stream is True,
-        include_usage=options.include_usage is True,
-        continuous_usage=options.continuous_usage_stats is True,
-        ignore_eos=fields.ignore_eos is True,
-        echo=fields.echo is True,
-        deadline_ms=None if fields.deadline_ms is None else int(fields.deadline_ms),
-        tier=tier(fields),
-        n=answers(fields.n, 1 + len(further), limits),
+        _COMPLETIONS,
+        given.model,
+        (),
+        given.prompt,
+        Sampling(
+            given.temperature,
+            given.top_p,
+            presence_penalty=given.presence_penalty,
+            frequency_penalty=given.frequency_penalty,
+            seed=given.seed,
+        ),
+        longest,
+        () if stop is None else (stop,),
+        given.stream,
+        options is not None and options.include_usage,
+        given.ignore_eos,
     )
-
-
-def _refuse_unsupported_chat(fields: ChatBody) -> None:
-    if fields.functions and fields.function_call != _NONE:
-        raise unsupported("functions", "send tools instead")
-    if fields.modalities and any(kind != "text" for kind in fields.modalities):
-        raise unsupported("modalities", 'only "text" is')
-    if _is_given(fields.audio):
-        raise unsupported("audio", "leave it out")
-    if _is_given(fields.web_search_options):
-        raise unsupported("web_search_options", "leave it out")
-
-
-def _refuse_unsupported_completion(fields: CompletionBody) -> None:
-    if fields.best_of is not None and fields.best_of != (fields.n or 1):
-        raise unsupported("best_of", "leave it out, or send the same number as n")
-    if fields.suffix:
-        raise unsupported("suffix", "leave it out")
-
-
-def _is_given(raw: msgspec.Raw) -> bool:
-    return bool(raw) and raw != _NULL
-
-
-def _model(fields: CommonBody) -> str:
-    if not fields.model:
-        raise InvalidRequest("'model' is missing; GET /v1/models lists the names.", param="model")
-    return fields.model
-
-
-def _messages(given: list[ChatMessage] | None, limits: BodyLimits) -> tuple[Message, ...]:
-    if not given:
-        raise InvalidRequest("'messages' is missing or empty; send at least one message.", param="messages")
-    if len(given) > limits.json_messages:
-        raise InvalidRequest(
-            f"'messages' must have at most {limits.json_messages} messages.", param="messages", limit="json_messages"
-        )
-    names: dict[str, str] = {}  # of called tools, by the ids of the calls
-    return tuple([_message(message, f"messages[{index}]", names) for index, message in enumerate(given)])
-
-
-def _message(given: ChatMessage, place: str, names: dict[str, str]) -> Message:
-    role = _ROLES.get(given.role)
-    if role is None:
-        param = f"{place}.role"
-        if given.role == "function":
-            raise unsupported(param, "send results in messages of the role tool")
-        raise InvalidRequest(f"'{param}' must be system, developer, user, assistant or tool.", param=param)
-    if _is_given(given.function_call):
-        raise unsupported(f"{place}.function_call", "send tool_calls instead")
-    if role == "tool":
-        if not given.tool_call_id:
-            param = f"{place}.tool_call_id"
-            raise InvalidRequest(f"'{param}' is missing; send the id of the call.", param=param)
-        content = _content(given, role, place)
-        return ToolResult(role, content, given.tool_call_id, names.get(given.tool_call_id, ""))
-    if not given.tool_calls:
-        return Message(role, _content(given, role, place))
-    if role != "assistant":
-        param = f"{place}.tool_calls"
-        raise InvalidRequest(f"'{param}' is allowed only in messages of the assistant.", param=param)
-    calls = openai_tools.calls(given.tool_calls, place)
-    names.update((call.id, call.name) for call in calls)
-    return CallTurn(role, _content(given, role, place), calls)
-
-
-def _content(given: ChatMessage, role: str, place: str) -> str:
-    content = given.content
-    if isinstance(content, str):
-        return content
-    param = f"{place}.content"
-    if content is None:
-        if role != "assistant":
-            raise InvalidRequest(f"'{param}' must be a string or a list of text parts.", param=param)
-        return ""
-    for number, part in enumerate(content):
-        if part.type != "text":
-            raise unsupported(f"{param}[{number}].type", 'only parts of the type "text" are')
-        if part.text is None:
-            raise InvalidRequest(f"'{param}[{number}].text' is missing.", param=f"{param}[{number}].text")
-    # Parts are paragraphs of one text, as vLLM and llama.cpp have it.
-    return "\n".join([part.text or "" for part in content])
-
-
-def _chat_logprobs(fields: ChatBody, limits: BodyLimits) -> int | None:
-    top = fields.top_logprobs
-    if not fields.logprobs:
-        if top is not None:
-            raise InvalidRequest("'top_logprobs' needs logprobs to be true.", param="top_logprobs")
-        return None
-    if top is None:
-        return 0
-    within("top_logprobs", top, 0, limits.top_logprobs, limit="top_logprobs")
-    return top

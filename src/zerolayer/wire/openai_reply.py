@@ -161,6 +161,13 @@ def usage_member(usage: Usage) -> bytes:
     return msgspec.json.encode(_Usage(prompt, completion, prompt + completion, _PromptDetails(usage.cached_tokens)))
 
 
+def error_reply(error: ZerolayerError, _request_id: bytes) -> tuple[int, bytes]:
+    """Status and body."""
+    if isinstance(error, RetryLater):  # under load most replies
+        return error.status, joined(_later_parts(error.template, error.kind, error.code), error.retry_after_ms)
+    return error.status, error_body(error)
+
+
 def error_body(error: ZerolayerError) -> bytes:
     """``{"error": {...}}``; a refusal that passes also says ``retry_after_ms``."""
     if isinstance(error, RetryLater):

@@ -66,17 +66,13 @@ class RequestDecoder:
         self._programs = programs or {}
         self._plans: dict[bytes, Plan] = {}
 
-    def decode(self, body: bytes) -> Request:
-        """A request, every limit checked. Raises InvalidRequest, BodyTooLarge."""
+    def decode(self, body: bytes, _limits: BodyLimits | None = None) -> Request:
+        """A request, checked by this decoder's own limits, whatever is given. Raises InvalidRequest, BodyTooLarge.
+
+        Here is the usual shape, with a tail that is remembered: prompt, tail, nothing else; the rest is for ``_any``.
+        """
         if len(body) > self._limits.body_bytes:
             raise BodyTooLarge(f"The request is larger than {self._limits.body_bytes} bytes; send a shorter one.")
-        try:
-            return self._known(body) or self._any(body)
-        except Malformed as error:
-            raise InvalidRequest(f"The request is no protocol buffers message: {error.reason}.") from None
-
-    def _known(self, body: bytes) -> Request | None:
-        """A request of the usual shape with a tail that is remembered: prompt, tail, nothing else. None: any other."""
         ids: array[int] | str = ""
         messages: tuple[Message, ...] = ()
         if body.startswith(_IDS_FIRST):
@@ -86,11 +82,11 @@ class RequestDecoder:
                 high, start = body[2], 3
                 size += (high << 7) - 0x80
                 if high > 0x7F:
-                    return None
+                    return self._any(body)
             end = start + size
             plan = self._plans.get(body[end:])
             if plan is None or not size or plan.system is not None or size & 3 or end > len(body):
-                return None
+                return self._any(body)
             route = _COMPLETIONS
             ids = array("I", body[start:end])
             if _SWAPPED:
@@ -99,7 +95,7 @@ class RequestDecoder:
             messages, at = _usual_messages(body)
             plan = self._plans.get(body[at:])
             if plan is None or plan.system is not None or not 0 < len(messages) <= self._max_messages:
-                return None
+                return self._any(body)
             route = _CHAT
         return Request(
             route,
@@ -120,8 +116,11 @@ class RequestDecoder:
 
     def _any(self, body: bytes) -> Request:
         head: Fields = {}
-        tail = body[read_fields(body, 0, len(body), head, _REPEATED, FIRST_TAG) :]
-        return self._request(head, self._plans.get(tail) or self._read_tail(tail, head))
+        try:
+            tail = body[read_fields(body, 0, len(body), head, _REPEATED, FIRST_TAG) :]
+            return self._request(head, self._plans.get(tail) or self._read_tail(tail, head))
+        except Malformed as error:
+            raise InvalidRequest(f"The request is no protocol buffers message: {error.reason}.") from None
 
     def _read_tail(self, tail: bytes, head: Fields) -> Plan:
         fields: Fields = {}

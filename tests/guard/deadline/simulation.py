@@ -15,7 +15,7 @@ import msgspec
 
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.admission import Admission, Grant, Wish
-from zerolayer.guard.deadline.booking import EARLY_NS, Booking, Work
+from zerolayer.guard.deadline.booking import EARLY_NS, JOIN_STEPS, Booking, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.tickets import Asker
@@ -63,8 +63,11 @@ class Client:
     stops_after: int | None = None  # tokens, where the text ends early
     tier: Tier = Tier.DEFAULT
     tries: int = 3
+    leaves_ns: int | None = None  # so long after it came it goes away, whatever it is doing
+    silent: bool = False  # says nothing of its attempts and reads whole seconds, as curl does
     # what became of it
     outcome: str = ""
+    gone: bool = False
     booked: int = 0
     came_ns: int | None = None
     due_ns: int = 0
@@ -102,6 +105,7 @@ class Simulation:
         self._slots: dict[int, Running] = {}
         self._prefilling: deque[int] = deque()
         self._held: list[tuple[Booking, Client, int]] = []
+        self._leaving: dict[int, int] = {}  # by slot: steps until the engine has let go of it
         self._stepping = False
 
     def at(self, when: int, action, *given) -> None:
@@ -109,6 +113,8 @@ class Simulation:
 
     def arrive(self, client: Client, when: int) -> None:
         self.at(when, self._ask, client, None)
+        if client.leaves_ns is not None:
+            self.at(when + client.leaves_ns, self._leave, client)
 
     def run(self, check=lambda: None) -> None:
         while self.next_ns is not None:
@@ -139,11 +145,15 @@ class Simulation:
         return client.work, client.work, client.work
 
     def _ask(self, client: Client, booked: Booking | None, again: bool = False) -> None:
+        if client.gone:
+            self._end(client, "left")
+            return
         asker = Asker(
             client.name % 7,
-            retry=again,
-            ticket=booked.ticket if booked and not booked.soft else None,
+            retry=None if client.silent else again,
+            ticket=booked.ticket if booked and not booked.soft and not client.silent else None,
             last=client.tries == 1,
+            reads_ms=not client.silent,
         )
         wish = Wish(*self.wish(client), self._left(client), client.tier, client.name)
         client.tries -= 1
@@ -162,8 +172,7 @@ class Simulation:
             self._come_back(client, answer)
         elif isinstance(answer, (BeyondHorizon, Infeasible)):
             client.refusals.append(type(answer).__name__)
-            client.outcome = "refused"
-            self.done.append(client)
+            self._end(client, "refused")
             if booked is not None and not booked.soft:
                 self.broken.append(f"{client.name}: a promise ended in {answer.code}")
         elif isinstance(answer, Grant):
@@ -184,9 +193,9 @@ class Simulation:
     def _come_back(self, client: Client, refusal: SlotsBusy) -> None:
         booking = next((b for b in self.calendar.bookings if b.key == (client.name % 7, client.name)), None)
         assert (refusal.ticket is None) == (booking is None or booking.soft)
+        assert not client.silent or refusal.retry_after_ms % 1000 == 0
         if client.late_ns is None or client.tries == 0:
-            client.outcome = "away"
-            self.done.append(client)
+            self._end(client, "away")
             return
         client.booked += booking is not None and not booking.soft
         when = self.now + refusal.retry_after_ms * MS + max(0, client.late_ns)
@@ -206,12 +215,55 @@ class Simulation:
                     self.broken.append(f"{client.name}: was held for too long")
                 self._start(client, grant, since)
 
+    def _leave(self, client: Client) -> None:
+        """It is gone, and gives back what is its own."""
+        if client.outcome:
+            return
+        client.gone = True
+        slot = next((slot for slot, running in self._slots.items() if running.client is client), -1)
+        held = next((held for held in self._held if held[1] is client), None)
+        mine = None if held is None else held[0]
+        before = self._others(slot, mine)
+        if held is not None:
+            self._held.remove(held)
+            self.admission.void(held[0])
+        elif slot >= 0:
+            del self._slots[slot]
+            if slot in self._prefilling:
+                self._prefilling.remove(slot)
+            self.calendar.ending(slot)
+            self._leaving[slot] = self.random.randint(1, JOIN_STEPS)
+        else:
+            return  # it is away, and will not come back
+        self._end(client, "left")
+        if self._others(slot, mine) != before:
+            self.broken.append(f"{client.name}: took something along that was not its own")
+
+    def _others(self, slot: int, mine: Booking | None) -> tuple[object, ...]:
+        """What others have: slots with their deadlines, bookings, and what is free."""
+        calendar = self.calendar
+        dues = [calendar.due_ns(each) for each in range(calendar.slots) if each != slot]
+        return dues, [each for each in calendar.bookings if each is not mine], calendar.free
+
+    def _let_go(self) -> None:
+        """A step is done: of those who left the engine lets go at a border, and it tells that a moment later."""
+        for slot in list(self._leaving):
+            self._leaving[slot] -= 1
+            if not self._leaving[slot] or not self._slots:
+                del self._leaving[slot]
+                self.calendar.release(slot)
+
+    def _end(self, client: Client, outcome: str) -> None:
+        client.outcome = outcome
+        self.done.append(client)
+
     def _start(self, client: Client, grant: Grant, arrived: int) -> None:
         client.admitted_ns = arrived
         client.due_ns = grant.due_ns
         if not self.calendar.confirm(grant.slot, client.work):
             self.broken.append(f"{client.name}: was admitted and did not fit")
         assert grant.slot not in self._slots
+        assert grant.slot not in self._leaving
         self._slots[grant.slot] = Running(client, client.work.chunks, 0)
         self._prefilling.append(grant.slot)
         if not self._stepping:
@@ -238,8 +290,9 @@ class Simulation:
         self.costs.backlog = max(0, self.costs.backlog + over)
         self.observe(prefill, decode)
         for slot in decode:
-            self._token(slot)
-        if prefill >= 0:
+            if slot in self._slots:
+                self._token(slot)
+        if prefill in self._slots:
             running = self._slots[prefill]
             running.chunks -= 1
             if running.chunks == 0:
@@ -248,6 +301,7 @@ class Simulation:
                 if self.now > client.admitted_ns + client.limits.first_token_ns:
                     self.broken.append(f"{client.name}: its first token was late")
                 self._token(prefill)
+        self._let_go()
         left = [each.client.work.tokens - each.tokens for each in self._slots.values() if each.tokens]
         self.admission.foresee(left, len(self._held))
         self._wake()
@@ -267,8 +321,7 @@ class Simulation:
         if running.tokens >= min(client.work.tokens, client.stops_after or client.work.tokens):
             del self._slots[slot]
             self.calendar.release(slot)
-            client.outcome = "served"
             client.ended_ns = self.now
             if self.now > client.due_ns:
                 self.broken.append(f"{client.name}: ended {(self.now - client.due_ns) / MS} ms late")
-            self.done.append(client)
+            self._end(client, "served")

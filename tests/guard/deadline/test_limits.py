@@ -52,6 +52,27 @@ def test_each_source_sets_its_own_limit(header, value, expected):
     assert _read(**{header: value}) == expected
 
 
+GO = {  # of the tests of Go's own time.ParseDuration, in milliseconds
+    "5s": 5_000, "+5s": 5_000, "5.0s": 5_000, "5.6s": 5_600, "5.s": 5_000, ".5s": 500, "1.0040s": 1_004, "15m": 900_000,
+    "12us": 0.012, "12\u00b5s": 0.012, "12\u03bcs": 0.012, "1100us": 1.1, "13ms": 13, "52763797000ns": 52_763.797,
+    "16h": 57_600_000, "3h30m": 12_600_000, "10.5s4m": 250_500, "1h2m3s4ms5us6ns": 3_723_004.005006,
+    "0.3333333333333333333h": 1_200_000, "0.100000000000000000000h": 360_000, "9223372036854775807ns": 86_400_000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", GO)
+def test_a_duration_is_read_in_every_form_that_go_reads(given):
+    assert _read(x_llm_d_inference_ttl=given)[0] == pytest.approx(GO[given], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "given", ["", "3", "-", "s", ".", "-.", ".s", "+.s", "1d", "--1s", "1s-1s", "1s 1s", "1 s", "1e3s", "\u0661s"]
+)
+def test_what_go_does_not_read_as_a_duration_is_400(given):
+    with pytest.raises(InvalidRequest):
+        _read(x_llm_d_inference_ttl=given)
+
+
 @pytest.mark.parametrize("header", ["x_stainless_timeout", "x_stainless_read_timeout"])
 @pytest.mark.parametrize("unset", ["NOT_GIVEN", "None"])
 def test_a_timeout_that_an_sdk_prints_as_unset_is_none(header, unset):

@@ -22,7 +22,7 @@ from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
 
 COUNTS = st.integers(0, 9)
-CLAIMS = ["claim", "claim", "confirm", "confirm", "step", "step", "step", "release", "ending", "skip"]
+CLAIMS = ["claim", "claim", "confirm", "confirm", "step", "step", "step", "release", "ending", "skip", "shorten"]
 PLANS = ["book", "book", "book", "void", "redeem", "redeem", "tell", "in the way"]
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from([*CLAIMS, *PLANS, "price", "wait"]), COUNTS, COUNTS, COUNTS), min_size=40, max_size=120
@@ -85,6 +85,8 @@ class Pair:
             self._release(a % self.both[0].slots)
         elif operation == "ending" and self.running:
             self.ask(lambda calendar, _: calendar.ending(self.running[a % len(self.running)]))
+        elif operation == "shorten" and self.running:
+            self.ask(lambda calendar, _: calendar.shorten(self.running[a % len(self.running)], self.work(b, c)))
         elif operation == "skip":
             self.ask(lambda calendar, _: calendar.skip(a % calendar.slots, 30 * b, 100))
         elif operation == "price":
@@ -100,7 +102,8 @@ class Pair:
         spaced = (lambda start: -(-start // unit) * unit) if b % 2 else None
         if operation == "book":
             made = tuple(
-                calendar.book(work, terms, spaced=spaced, soft=b % 3 == 0, gap=a % 4 == 0) for calendar in self.both
+                calendar.book(work, terms, spaced=spaced, soft=b % 3 == 0, gap=a % 4 == 0, waited=b % 4 == 1)
+                for calendar in self.both
             )
             assert (made[0] is None) == (made[1] is None)
             if made[0] is not None:

@@ -125,9 +125,17 @@ class Calendar:
     def ending(self, slot: int, /) -> None: ...
     def release(self, slot: int, /) -> None: ...
     def on_step(self, prefill_slot: int, ended_ns: int, steps: int, /) -> None: ...
+    def shorten(self, slot: int, work: Work, /) -> None: ...
     def skip(self, slot: int, tokens: int, chunk_tokens: int, /) -> None: ...
     def book(
-        self, work: Work, terms: Terms, spaced: Callable[[int], int] | None, soft: bool, gap: bool, now: int
+        self,
+        work: Work,
+        terms: Terms,
+        spaced: Callable[[int], int] | None,
+        soft: bool,
+        gap: bool,
+        waited: bool,
+        now: int,
     ) -> Booking | None: ...
     def tell(self, work: Work, terms: Terms, spaced: Callable[[int], int] | None, now: int) -> int:
         """-1 where there is no such time."""
@@ -144,6 +152,9 @@ class Attendance:
     def lapsed(self) -> int: ...
     def trusts(self, credential: Name, /) -> bool:
         """Whether a slot may be held for this sender, whoever else comes."""
+
+    def by_hand(self, credential: Name, /) -> bool:
+        """Whether what this sender says of its attempts means nothing."""
 
     def came(self, credential: Name, /) -> None:
         """A booking was redeemed."""

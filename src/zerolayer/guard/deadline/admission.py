@@ -185,6 +185,15 @@ class Admission:
         self._promises.booking("kept")
         return Grant(slot, booking.due_ns, booked=True)
 
+    def excuse(self, asker: Asker, key: Name) -> None:
+        """Nobody is served now: if that breaks a promise to this client, it is void, and stands against nobody."""
+        now = self._clock_ns()
+        heard_ns = self.heard_ns
+        booking = self.tickets.match(asker, key, now, None if heard_ns is None else min(now, heard_ns))
+        if booking is not None and booking.start_ns - booking.early_ns <= now:
+            self.void(booking)
+            self.broken()
+
     def broken(self) -> None:
         """A client came in time for its booking and was not served."""
         self._promises.booking("broken")

@@ -129,6 +129,10 @@ class Calendar:
         """The true length is known and the engine gets the request. False: that breaks a promise; release the slot."""
         return self.core().confirm(slot, work, self._clock_ns())
 
+    def shorten(self, slot: int, work: Work) -> None:
+        """What was confirmed in a slot, and has not run yet, turns out to need no more than ``work``."""
+        self.core().shorten(slot, work)
+
     def ending(self, slot: int) -> None:
         """Its client is gone, or its text is complete: the slot comes back at the next step border."""
         self._core.ending(slot)
@@ -155,13 +159,15 @@ class Calendar:
         spaced: Callable[[int], int] | None = None,
         soft: bool = False,
         gap: bool = False,
+        waited: bool = False,
     ) -> Booking | None:
         """Promise the earliest start that suits everybody, or None when it would be beyond horizon or patience.
 
         ``spaced`` moves a start to the next one that the client can be told. ``soft``: until somebody else needs the
-        slot. ``gap``: leave time before it for somebody who is not booked.
+        slot. ``gap``: leave time before it for somebody who is not booked. ``waited``: it was refused
+        without a booking before, so that the room that all bookings leave for such a prompt is its own.
         """
-        return self.core().book(work, terms, spaced, soft, gap, self._clock_ns())
+        return self.core().book(work, terms, spaced, soft, gap, waited, self._clock_ns())
 
     def tell(self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None) -> int | None:
         """When to come for whom nothing is held: all that is booked now has begun, and a slot is typically free."""

@@ -26,9 +26,10 @@ _UNSET: Final = frozenset({b"NOT_GIVEN", b"None"})  # as Python's SDKs print a t
 _NUMBER: Final = re.compile(rb"-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)
 _GRPC: Final = re.compile(rb"(-?[0-9]{1,8})([HMSmun])")
 _GRPC_MS: Final = {b"H": 3_600_000.0, b"M": 60_000.0, b"S": 1000.0, b"m": 1.0, b"u": 1e-3, b"n": 1e-6}
-_GO: Final = re.compile(rb"-?(?:[0-9]{1,18}(?:\.[0-9]{1,18})?(?:ns|us|\xc2\xb5s|ms|s|m|h)){1,16}")
-_GO_PART: Final = re.compile(rb"([0-9.]+)(ns|us|\xc2\xb5s|ms|s|m|h)")
-_GO_MS: Final = {b"h": 3_600_000.0, b"m": 60_000.0, b"s": 1000.0, b"ms": 1.0, b"us": 1e-3, b"\xc2\xb5s": 1e-3}
+_UNITS: Final = rb"(?:ns|us|\xc2\xb5s|\xce\xbcs|ms|s|m|h)"  # micro has two letters in Unicode, and Go reads both
+_GO: Final = re.compile(rb"[-+]?(?:(?:[0-9]{1,19}\.?[0-9]{0,40}|\.[0-9]{1,40})" + _UNITS + rb"){1,16}")
+_GO_PART: Final = re.compile(rb"([0-9.]+)(" + _UNITS + rb")")
+_GO_MS: Final = {b"h": 3_600_000.0, b"m": 60_000.0, b"s": 1000.0, b"ms": 1.0, b"ns": 1e-6}  # any other is micro
 _SOURCES: Final = (
     b"x-stainless-read-timeout",
     b"x-stainless-timeout",
@@ -204,5 +205,5 @@ def _go_duration(get: Get, name: bytes) -> float | None:
         return 0.0
     if not _GO.fullmatch(value):
         raise _malformed(name, "a duration as Go writes it, such as 250ms or 1m30s")
-    total = sum(float(number) * _GO_MS.get(unit, 1e-6) for number, unit in _GO_PART.findall(value))
+    total = sum(float(number) * _GO_MS.get(unit, 1e-3) for number, unit in _GO_PART.findall(value))
     return -total if value.startswith(b"-") else total

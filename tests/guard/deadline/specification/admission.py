@@ -69,15 +69,19 @@ class Admission:
         now = self._clock_ns()
         self._sweep(now)
         urgent = wish.tier is Tier.PRIORITY
-        booking = self.tickets.match(asker, wish.key, now, self._heard_ns(now))
+        booking = self._booked_for(asker, wish.key, now)
         terms = _terms(wish.limits, now, urgent=urgent)
-        if booking is not None:
-            if booking.start_ns - EARLY_NS <= now:
+        hurries = booking is not None and self._hurries(wish.limits, booking.terms, now)
+        if (booking is None or hurries) and (why := self._never(wish)) is not None:
+            raise why
+        if booking is not None and booking.start_ns - EARLY_NS <= now:
+            if self._suits(booking, terms, now):
                 self._promises.came(now - booking.start_ns)
                 return self._redeem(booking, terms, now)
+            self.void(booking)  # it is decided anew
+            booking = None
+        elif booking is not None:
             self._promises.booking("early")
-        elif (why := self._never(wish)) is not None:
-            raise why
         elif self.tickets.comes_late(asker, wish.key):
             self._promises.booking("late")
         slot = self._claim(wish, terms)
@@ -87,6 +91,41 @@ class Admission:
                 self.void(booking)
             return Grant(slot, terms.due_ns)
         return self._refusal(wish, asker, terms, now) if booking is None else self._busy(booking.start_ns, now, booking)
+
+    def _booked_for(self, asker: Asker, key: Hashable, now: int) -> Booking | None:
+        """What this request redeems, or comes too early for; None where it is a new one.
+
+        Some clients retry by a loop of their own, around an SDK that says each time that it is the first attempt. They
+        are told from others with the same words by what becomes of their bookings.
+        """
+        booking = self.tickets.match(asker, key, now, self._heard_ns(now))
+        if asker.retry:
+            self.attendance.asks_again(asker.credential, booked=booking is not None)
+        if booking is not None or asker.retry is not False:
+            return booking
+        alike = self.tickets.due(asker.credential, key, now, self._heard_ns(now))
+        if alike is None or self.attendance.by_hand(asker.credential):
+            return alike
+        alike.doubled = True
+        return None
+
+    def _due_before(self, before: Terms, now: int) -> int:
+        return now + before.end_ns if before.patience_ns == NEVER else before.patience_ns - self.calendar.grace_ns
+
+    def _hurries(self, limits: Limits, before: Terms, now: int) -> bool:
+        """Whether a client that comes back allows less time than it did, beyond what is lost on the way."""
+        return (
+            limits.first_token_ns < before.first_token_ns
+            or limits.per_token_ns < before.per_token_ns
+            or now + limits.end_ns < self._due_before(before, now)
+        )
+
+    def _suits(self, booking: Booking, terms: Terms, now: int) -> bool:
+        """Whether what was booked will do on these terms."""
+        before, prices = booking.terms, self._cost.prices()
+        if not booking.strict and terms.per_token_ns < min(before.per_token_ns, prices.stall_ns):
+            return False
+        return terms.due_ns >= self._due_before(before, now) or now + booking.work.need_ns(prices) <= terms.due_ns
 
     def began_unbooked(self) -> None:
         """Somebody who just came has started."""
@@ -136,7 +175,7 @@ class Admission:
 
     def _sweep(self, now_ns: int) -> None:
         for booking in self.calendar.overdue(self._heard_ns(now_ns)):
-            self.attendance.stayed_away(booking.credential)
+            self.attendance.stayed_away(booking.credential, doubled=booking.doubled)
             self.calendar.void(booking)
             self.tickets.lapse(booking)
         for _ in range(self.tickets.forget(now_ns)):
@@ -208,7 +247,7 @@ class Admission:
         soft = not self.attendance.trusts(asker.credential)
         booking, gap = None, self._unbooked > 0 and self._in_a_row >= _IN_A_ROW
         if self._may_book(wish, asker, soft=soft):
-            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap)
+            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap, waited=asker.retry is True)
         if booking is not None:
             if gap:
                 self.began_unbooked()

@@ -21,6 +21,8 @@ class Attendance:
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, tuple[float, float]] = {}  # in the order of the last change
+        self._counting: set[Hashable] = set()  # have said at least once that they ask again
+        self._by_hand: set[Hashable] = set()  # ask again without saying so: each attempt is made as a first one
         self.kept = 0
         self.lapsed = 0
 
@@ -35,10 +37,24 @@ class Attendance:
         fade = _FADE if self.trusts(credential) else _FORGIVEN
         self._enter(credential, 1.0, 0.0, fade)
 
-    def stayed_away(self, credential: Hashable) -> None:
-        """A booking lapsed."""
+    def stayed_away(self, credential: Hashable, *, doubled: bool = False) -> None:
+        """A booking lapsed; ``doubled``: in its time an equal request came that said that it was the first attempt."""
         self.lapsed += 1
         self._enter(credential, 0.0, 1.0, _FADE)
+        if doubled and credential not in self._counting:
+            self._by_hand.add(credential)
+
+    def by_hand(self, credential: Hashable) -> bool:
+        """Whether what this sender says of its attempts means nothing."""
+        return credential in self._by_hand
+
+    def asks_again(self, credential: Hashable, *, booked: bool) -> None:
+        """It says that it asks again, for what was ``booked`` or else: what it says of its attempts is true."""
+        if booked and credential not in self._seen:
+            self._enter(credential, 0.0, 0.0, _FADE)
+        if credential in self._seen:
+            self._counting.add(credential)
+            self._by_hand.discard(credential)
 
     def seen(self) -> list[tuple[Hashable, tuple[float, float]]]:
         """Kept and lapsed bookings by sender, the last that changed at the end."""
@@ -52,4 +68,7 @@ class Attendance:
         before = self._seen.pop(credential, (0.0, 0.0))
         self._seen[credential] = (before[0] * _FADE + kept, before[1] * fade + lapsed)
         if len(self._seen) > _SENDERS:
-            del self._seen[next(iter(self._seen))]
+            first = next(iter(self._seen))
+            del self._seen[first]
+            self._counting.discard(first)
+            self._by_hand.discard(first)

@@ -92,6 +92,7 @@ class Booking(msgspec.Struct, eq=False):
     key: Hashable = None
     ticket: str = ""
     held: bool = False  # its client is here
+    doubled: bool = False  # an equal request that says that it is none of this came in its time
 
     @property
     def yields(self) -> bool:

@@ -208,6 +208,15 @@ class Calendar:
         self._charged[slot] = (self._agenda.charge(read, weight), weight)
         return True
 
+    def shorten(self, slot: int, work: Work) -> None:
+        """What was confirmed in a slot, and has not run yet, turns out to need no more than ``work``."""
+        self._occupants.shorten(slot, work)
+        self._moved(slot)
+        self._bounds.passed()
+        weight = work.weight_ns(self._prices())
+        if weight < self._charged.get(slot, ([], 0))[1]:
+            self._refund(slot, weight)
+
     def _refund(self, slot: int, weight_ns: int) -> None:
         """A prompt adds only so much, or nothing any more: the rest is given back to those who allowed for it."""
         charged, claimed_ns = self._charged.pop(slot, ([], 0))
@@ -264,13 +273,14 @@ class Calendar:
         spaced: Callable[[int], int] | None = None,
         soft: bool = False,
         gap: bool = False,
+        waited: bool = False,
     ) -> Booking | None:
         """Promise the earliest start that suits everybody, or None when it would be beyond horizon or patience.
 
         ``spaced`` moves a start to the next one that the client can be told. ``soft``: until somebody else needs the
         slot. ``gap``: leave time before it for somebody who is not booked.
         """
-        return self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, gap=gap)
+        return self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, gap=gap, waited=waited)
 
     def tell(self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None) -> int | None:
         """When to come for whom nothing is held: all that is booked now has begun, and a slot is typically free."""

@@ -40,9 +40,12 @@ class Demands:
         """What bookings of other slots than ``slot`` may add to one of ``kin``."""
         return sum(kin.parts) - kin.parts[slot]
 
-    def bear(self, wanted: Booking) -> bool:
-        """Whether all that is booked can bear one more, and somebody like it who is not booked."""
-        slot, before, unbooked = wanted.slot, self._sequence(wanted.slot), wanted.weight_ns
+    def bear(self, wanted: Booking, *, waited: bool) -> bool:
+        """Whether all that is booked can bear one more, and somebody like it who is not booked.
+
+        Of those was one who ``waited``: the room is for it.
+        """
+        slot, before, unbooked = wanted.slot, self._sequence(wanted.slot), 0 if waited else wanted.weight_ns
         for kin in self._kin.values():
             grown = grown_run_ns(before, wanted, kin.reach) - kin.parts[slot]
             if grown <= 0 or kin.least_ns - kin.used_ns >= grown + unbooked:

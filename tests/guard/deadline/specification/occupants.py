@@ -75,6 +75,17 @@ class Occupants:
             self.pending_steps -= skipped
             self.pending_ns -= skipped * full_ns
 
+    def shorten(self, slot: int, work: Work) -> None:
+        """A slot that is confirmed, and of which nothing has run, needs no more than this."""
+        chunks, chunk_ns, full_ns = self._chunks[slot]
+        fewer, later = max(0, chunks - work.chunks), self._later[slot]
+        self._chunks[slot] = (min(chunks, work.chunks), min(chunk_ns, work.chunk_ns), full_ns)
+        self.pending_steps -= chunks - self._chunks[slot][0]
+        self.pending_ns -= chunk_ns - self._chunks[slot][1]
+        self._later[slot] = min(later, max(0, work.tokens - 1))
+        if self.done[slot]:
+            self.done[slot] -= fewer + later - self._later[slot]
+
     def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> bool:
         """So many steps are done; the last one carried a chunk of ``prefill_slot``, or -1.
 

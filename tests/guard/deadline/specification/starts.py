@@ -42,12 +42,20 @@ class Starts:
         self._grace_ns, self._horizon_ns = grace_ns, horizon_ns
 
     def book(
-        self, work: Work, terms: Terms, at: Moment, *, spaced: Callable[[int], int] | None, soft: bool, gap: bool
+        self,
+        work: Work,
+        terms: Terms,
+        at: Moment,
+        *,
+        spaced: Callable[[int], int] | None,
+        soft: bool,
+        gap: bool,
+        waited: bool,
     ) -> Booking | None:
         """A booking with the earliest start, in the agenda; None when it would be beyond horizon or patience.
 
         ``gap``: as much time as it takes itself is left before it, and somebody without a booking can run
-        then, or a moment longer.
+        then, or a moment longer. ``waited``: its client was refused without a booking before.
         """
         prices, agenda, demands = at.prices, self._agenda, self._agenda.demands
         plain, weight = work.need_ns(prices), work.weight_ns(prices)
@@ -58,7 +66,7 @@ class Starts:
         if bound == NEVER:
             return None
         spares = demands.set_aside(booking, terms.end_ns - plain, terms.first_token_ns - work.first_ns(prices))
-        if spares is None or not demands.bear(booking):
+        if spares is None or not demands.bear(booking, waited=waited):
             return None
         longest, first_spare = booking.hold_ns, spares[-1][1]
         # When it must begin, however long its client may be held; chunks that wait now are in nobody's spare.

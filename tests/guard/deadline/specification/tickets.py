@@ -113,6 +113,10 @@ class Tickets:
         # Who has asked before means the same request; who does not say may be another one with the same words.
         return early if asker.retry else None
 
+    def due(self, credential: Hashable, key: Hashable, now_ns: int, heard_ns: int | None = None) -> Booking | None:
+        """A booking of such a request whose time it is, whoever it was made for."""
+        return self.match(Asker(credential), key, now_ns, heard_ns)
+
     def spaced(self, asker: Asker, now_ns: int, start_ns: int) -> int:
         """``start_ns``, or the next time after it that keeps the distance and that the client can be told."""
         starts = self._starts.get(asker.credential, [])

@@ -1,0 +1,99 @@
+"""Clients that go away, at any time and in any state, give back what is their own and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from arrivals import ARRIVALS, PRICES, SLOTS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulation import LIMITS, MS, Client, Simulation, work
+
+from zerolayer.model.cost import Prices
+from zerolayer.wire.schema import Tier
+
+LEAVES = st.lists(st.one_of(st.none(), st.integers(0, 900 * MS)), min_size=60, max_size=60)
+
+
+def _left(simulation: Simulation) -> tuple[int, ...]:
+    """What is still held; demands of bookings included."""
+    calendar, booked = simulation.calendar, len(simulation.admission.tickets)
+    return calendar.taken, calendar.open, len(calendar.bookings), calendar.booked_ns, booked, calendar.next_open_ms()
+
+
+@settings(max_examples=150, deadline=None)
+@given(PRICES, ARRIVALS, LEAVES, st.integers(0, 1000), st.floats(0.3, 1.0))
+def test_whoever_stays_has_its_promises_kept_and_nothing_is_left_of_who_went(prices, arrivals, leaves, seed, lazy):
+    simulation = Simulation(SLOTS, prices, seed, lazy=lazy, reserved=seed % 2)
+    when, infeasible = simulation.now, []
+    for name, (gap, chunks, tokens, late, stops, limits, tier) in enumerate(arrivals):
+        when += gap * MS
+        client = Client(name, work(chunks, tokens, prices), limits, late, stops, tier, leaves_ns=leaves[name])
+        client.silent = name % 4 == 3
+        simulation.arrive(client, when)
+
+    def check() -> None:
+        if not simulation.calendar.is_feasible():
+            infeasible.append(simulation.now)
+
+    simulation.run(check)
+    assert (simulation.broken, infeasible) == ([], [])
+    assert (_left(simulation), len(simulation.done)) == ((0, SLOTS, 0, 0, 0, 0), len(arrivals))
+    assert all(client.outcome != "left" or client.leaves_ns is not None for client in simulation.done)
+
+
+def test_ten_thousand_requests_of_which_half_are_cancelled_leave_nothing_behind():
+    prices = Prices(5 * MS, (0, 10 * MS), 10 * MS, 1.1, 15 * MS)
+    simulation = Simulation(SLOTS, prices, 7, lazy=0.8, reserved=1)
+    dice, when = simulation.random, simulation.now
+    for name in range(10_000):
+        when += int(dice.expovariate(1) * 15 * MS)
+        late = dice.choice([None, *[2 * MS] * 8, 200 * MS])
+        leaves = dice.choice([None, dice.randint(0, 100) * MS])
+        asked = work(dice.randint(1, 3), dice.randint(1, 20), prices)
+        tier = dice.choice(list(Tier))
+        simulation.arrive(Client(name, asked, LIMITS, late, dice.choice([None, 3]), tier, leaves_ns=leaves), when)
+    simulation.run()
+    assert simulation.broken == []
+    assert (_left(simulation), len(simulation.done)) == ((0, SLOTS, 0, 0, 0, 0), 10_000)
+    assert sum(client.outcome == "left" for client in simulation.done) > 2_000
+    # What bookings add to each other is given back, too: a calendar that never saw any of them promises the same.
+    fresh = Simulation(SLOTS, prices, 7, reserved=1)
+    fresh.now = simulation.now
+    starts = []
+    for each in (simulation, fresh):
+        each.admission.sweep(each.now)
+        for name in range(3 * SLOTS):
+            each.arrive(Client(name, work(2, 30, prices), LIMITS), each.now)
+        for _ in range(3 * SLOTS):
+            each.go_on()
+        starts.append([(booking.start_ns, booking.need_ns, booking.spare_ns) for booking in each.calendar.bookings])
+    assert starts[0] == starts[1]
+    assert starts[0]
+
+
+@pytest.mark.parametrize("leaves_ms", [2, 40])  # while its prompt is read, and while it decodes
+def test_a_slot_of_who_went_is_somebody_elses_within_a_few_steps(leaves_ms):
+    prices = Prices(5 * MS, (0, 5 * MS), 0, 1.0, 10 * MS)
+    simulation = Simulation(1, prices, 1)
+    start, leaves = simulation.now, leaves_ms * MS
+    simulation.arrive(Client(7, work(1, 1_000, prices), leaves_ns=leaves), start)
+    simulation.arrive(Client(14, work(1, 10, prices)), start + leaves + 40 * MS)
+    simulation.run()
+    outcomes = {client.name: (client.outcome, client.refusals) for client in simulation.done}
+    assert outcomes == {7: ("left", []), 14: ("served", [])}
+
+
+def test_a_start_of_who_went_while_it_was_held_for_it_is_somebody_elses():
+    prices = Prices(5 * MS, (0, 5 * MS), 0, 1.0, 10 * MS)
+    simulation = Simulation(1, prices, 1)
+    simulation.arrive(Client(7, work(1, 40, prices)), simulation.now)
+    simulation.arrive(Client(14, work(1, 1_000, prices), late_ns=-5 * MS), simulation.now)
+
+    def look() -> None:
+        if simulation._held:
+            simulation._leave(simulation._held[0][1])
+            simulation.arrive(Client(21, work(1, 10, prices)), simulation.now + 40 * MS)
+
+    simulation.run(look)
+    outcomes = {client.name: (client.outcome, len(client.refusals)) for client in simulation.done}
+    assert (simulation.broken, outcomes) == ([], {7: ("served", 0), 14: ("left", 1), 21: ("served", 0)})
