@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerolayer.argument_types import port
+from zerolayer.argument_types import Commands, port
 
 if TYPE_CHECKING:
     from zerolayer.contract import Effective
@@ -158,7 +158,7 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_chat)
 
 
-def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_dashboards(commands: Commands) -> None:
     text = "Write a Grafana dashboard, Prometheus recording and alert rules, and the rules' tests."
     dashboards = commands.add_parser(
         "dashboards", help="write dashboards and alerts", description=text, allow_abbrev=False
@@ -168,7 +168,7 @@ def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser
     dashboards.set_defaults(run=_dashboards)
 
 
-def _add_deploy(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_deploy(commands: Commands) -> None:
     text = (
         "Put another model in the place of the one that a running server serves. It is loaded beside the old one in "
         "the same process; streams that run end on the old one. Exit code 1: the old one is served on, and why is told."
@@ -292,7 +292,7 @@ class _Help(argparse.HelpFormatter):
     def add_argument(self, action: argparse.Action) -> None:
         """With room for one indent more."""
         super().add_argument(action)
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - it has no public name
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - see argument_types.Commands
             self._action_max_length += 2
 
 

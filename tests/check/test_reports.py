@@ -34,6 +34,13 @@ def test_the_verdict_is_the_first_line() -> None:
     assert text(REFUSING, reported(REFUSING)).startswith("NO HIDDEN WAIT FOUND (exit 0)\n")
 
 
+def test_what_a_service_calls_itself_cannot_steer_the_terminal() -> None:
+    run = simulated.run(simulated.healthy(0.1), repeats=2)
+    run = replace(run, target=TargetInfo(run.target.address, run.target.api, "\x07x", "m\x1b[2J\n"))
+    assert "m\ufffd[2J\ufffd" in text(run, analyse(run))
+    assert all(line.isprintable() for line in text(run, analyse(run)).split("\n"))
+
+
 def test_a_broken_promise_is_exit_11() -> None:
     assert reported(BROKEN).exit_code == 11
 

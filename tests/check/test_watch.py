@@ -17,7 +17,7 @@ from echo_service import Service, chat
 from zerolayer.check import arguments
 from zerolayer.check.errors import TargetError
 from zerolayer.check.screen import LATENCIES, Screen, bar, quantile, shade, sparkline
-from zerolayer.check.watch import events, watch
+from zerolayer.check.watch import _line, events, watch
 from zerolayer.cli import main
 from zerolayer.client.errors import NotReachable
 from zerolayer.observe.live import BookingView, Moment, SlotView
@@ -182,6 +182,33 @@ def test_a_shade_is_blank_for_nothing_only():
     assert shade(0, 10) == " "
     assert shade(1, 10_000) == "░"
     assert shade(10, 10) == "█"
+
+
+def test_a_name_that_the_server_tells_cannot_steer_the_terminal():
+    screen = Screen(80)
+    screen.take("service", msgspec.json.encode(Told(1, "m\x1b[2J\x07", "1", "mo\nck", 2, 512, "full", {})))
+    screen.take("moment", moment())
+    assert screen.lines()[0] == "zerolayer  m\ufffd[2J\ufffd on mo\ufffdck"
+    assert all(line.isprintable() for line in screen.lines())
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([b'event: a","x":"\x1b\n', b"data: 1\n"], {"version": 1, "event": 'a","x":"\x1b', "data": 1}),
+        ([b"event: news\n", b'data: {"text": "\\u001b"}\n'], {"version": 1, "event": "news", "data": {"text": "\x1b"}}),
+    ],
+)
+def test_a_line_of_json_is_one_whatever_the_server_sends(lines, told):
+    (found,) = [_line(name, data) for name, data in events(lines)]
+    assert found.isprintable()
+    assert msgspec.json.decode(found) == told
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'"\xff"'])
+def test_an_event_that_is_no_json_is_refused(data):
+    with pytest.raises(TargetError, match="admin address"):
+        _line("news", data)
 
 
 def test_events_are_lines_of_json_for_programs(echo):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zerolayer.argument_types import listed, number, port, whole
+from zerolayer.argument_types import Commands, listed, number, port, whole
 
-Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers returns has no public name
 _count = whole(1, 1_000_000)
 _positive = number(0.001, 1e6)
 _seconds = number(0.0, 1e6)
@@ -20,7 +19,7 @@ _LATENCIES = ("first_token", "between_tokens", "end_to_end")  # those of ``check
 _FORMS = ("http1", "http2", "json", "sse", "request", "reply", "replies", "error")  # those of ``check.wire_dump``
 
 
-def add_checks(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_checks(commands: Commands) -> None:
     """Add ``wire``, ``pulse``, ``compare``, ``simulate``, ``doctor``, ``watch`` and ``sla``."""
     _add_wire(commands)
     _add_pulse(commands)
@@ -31,7 +30,7 @@ def add_checks(commands: Commands[argparse.ArgumentParser]) -> None:
     _add_sla(commands)
 
 
-def _add_wire(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_wire(commands: Commands) -> None:
     text = "Print a captured request or reply range by range: offset, size, tag, type, value, and what is wrong where."
     wire = commands.add_parser("wire", help="explain captured bytes", description=text, allow_abbrev=False)
     wire.add_argument(
@@ -48,7 +47,7 @@ def _add_wire(commands: Commands[argparse.ArgumentParser]) -> None:
     wire.set_defaults(run=_wire)
 
 
-def _add_pulse(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_pulse(commands: Commands) -> None:
     text = "Measure a service from outside: lone requests, pulses, load steps, retries. Names what it hides."
     pulse = commands.add_parser("pulse", help="show a service's hidden queue", description=text, allow_abbrev=False)
     pulse.add_argument("url", metavar="URL", nargs="?", help="OpenAI- or Anthropic-compatible, or plain HTTP")
@@ -85,7 +84,7 @@ def _add_pulse(commands: Commands[argparse.ArgumentParser]) -> None:
     pulse.set_defaults(run=_pulse)
 
 
-def _add_compare(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_compare(commands: Commands) -> None:
     text = "Compare two saved runs: exit code 0 if the second is not worse, 4 if it is, 20 if nothing can be said."
     compare = commands.add_parser("compare", help="compare two pulses", description=text, allow_abbrev=False)
     compare.add_argument("first", metavar="A.json", help="a run that `zerolayer pulse --save` wrote")
@@ -95,7 +94,7 @@ def _add_compare(commands: Commands[argparse.ArgumentParser]) -> None:
     compare.set_defaults(run=_compare)
 
 
-def _add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_simulate(commands: Commands) -> None:
     text = "Plan a fleet: how many nodes of which kind serve a trace of requests in time, and what that costs."
     fleet = commands.add_parser("simulate", help="plan a fleet", description=text, allow_abbrev=False)
     fleet.add_argument("--trace", metavar="FILE", help="arrivals in Azure's or Mooncake's format")
@@ -118,14 +117,14 @@ def _add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
     fleet.set_defaults(run=_simulate)
 
 
-def _add_doctor(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_doctor(commands: Commands) -> None:
     text = "Say what this machine will do to latency: check, value, limit, remedy. Never needs root."
     doctor = commands.add_parser("doctor", help="examine this machine", description=text, allow_abbrev=False)
     doctor.add_argument("--json", action="store_true", help="print JSON instead")
     doctor.set_defaults(run=_doctor)
 
 
-def _add_watch(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_watch(commands: Commands) -> None:
     text = "Show a running server's last minute and its slots, as they move. The same for a browser: the admin address."
     watch = commands.add_parser("watch", help="watch a running server", description=text, allow_abbrev=False)
     watch.add_argument("url", metavar="URL", nargs="?", default=_ADMIN, help=f"its admin address; default {_ADMIN}")
@@ -137,7 +136,7 @@ def _add_watch(commands: Commands[argparse.ArgumentParser]) -> None:
     watch.set_defaults(run=_watch)
 
 
-def _add_sla(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_sla(commands: Commands) -> None:
     text = "Write the service's SLA page from its contract and from what a running server measured."
     sla = commands.add_parser("sla", help="write the service's SLA page", description=text, allow_abbrev=False)
     sla.add_argument("url", metavar="URL", nargs="?", default=_ADMIN, help=f"its admin address; default {_ADMIN}")

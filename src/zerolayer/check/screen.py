@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from zerolayer.check.errors import TargetError
+from zerolayer.check.printable import printable
 
 _VERSION: Final = 1
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
@@ -123,7 +124,7 @@ class Screen:
         return self._fitted([top, account, counts])
 
     def _fitted(self, blocks: list[list[str]]) -> list[str]:
-        out = [line[: self._width].rstrip() for block in blocks for line in block]
+        out = [printable(line[: self._width]).rstrip() for block in blocks for line in block]
         return out[: self._height] if self._height else out
 
     def _calendar(self, moment: _Moment) -> Iterator[str]:

@@ -6,6 +6,7 @@ import math
 
 from zerolayer.check.figures import Level
 from zerolayer.check.findings import INVALID, PASS, Finding
+from zerolayer.check.printable import printable
 from zerolayer.check.report import Report
 from zerolayer.check.run_file import Run
 from zerolayer.check.statistics import Estimate, quantile
@@ -51,7 +52,7 @@ def verdict(report: Report) -> str:
 def summary(run: Run, report: Report) -> Rows:
     """The figures that stand above everything: label and text."""
     rows: Rows = [
-        ("target", f"{run.target.address} ({run.target.api}{_named(run)})"),
+        ("target", printable(f"{run.target.address} ({run.target.api}{_named(run)})")),
         _waits(run) if run.target.api == "capture" else _own_lag(report),
         ("S0 (unloaded)", f"{show(report.s0)}, spread {show(report.s0_spread)}"),
     ]

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final, TextIO
 
+import msgspec
+
 from zerolayer.check.admin import ask_admin
 from zerolayer.check.errors import TargetError
 from zerolayer.check.screen import LATENCIES, Screen
@@ -33,7 +35,7 @@ def watch(url: str, *, once: bool, latency: str = LATENCIES[0], json: bool = Fal
         for name, data in events(exchange.lines(patience)):
             whole = screen.take(name, data)
             if json:
-                out.write(f'{{"version":{_VERSION},"event":"{name}","data":{data.decode()}}}\n')
+                out.write(_line(name, data) + "\n")
             elif whole:
                 out.write(("\x1b[H\x1b[J" if moving else "") + "\n".join(screen.lines()) + "\n")
             out.flush()
@@ -44,6 +46,14 @@ def watch(url: str, *, once: bool, latency: str = LATENCIES[0], json: bool = Fal
     finally:
         exchange.close()
     raise TargetError("the server ended the stream; start the command again when it is back")
+
+
+def _line(name: str, data: bytes) -> str:
+    """An event as a line of JSON, whatever the server sent. Raises ``TargetError`` for what is none."""
+    try:
+        return msgspec.json.encode({"version": _VERSION, "event": name, "data": msgspec.json.decode(data)}).decode()
+    except msgspec.MsgspecError:
+        raise TargetError("what answers here is no live stream of zerolayer; give the admin address") from None
 
 
 def events(lines: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:

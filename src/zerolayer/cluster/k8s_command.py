@@ -6,9 +6,7 @@ import argparse
 import json
 from typing import Final
 
-from zerolayer.argument_types import whole
-
-Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers returns has no public name
+from zerolayer.argument_types import Commands, whole
 
 _DEFAULTS: Final = (
     ("name", "NAME", str, "name of the objects and of the pods", "zerolayer"),
@@ -22,7 +20,7 @@ _DEFAULTS: Final = (
 _SERVE: Final = (("model", "MODEL", str), ("slots", "N", whole(1, 1024)), ("slot-tokens", "N", whole(16, 1 << 20)))
 
 
-def add_k8s(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_k8s(commands: Commands) -> None:
     """Add the command."""
     text = "Print Kubernetes manifests: a StatefulSet, a headless Service, a PodDisruptionBudget."
     parser = commands.add_parser("k8s", help="print Kubernetes manifests", description=text, allow_abbrev=False)

@@ -8,12 +8,11 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from zerolayer.argument_types import number, whole
+from zerolayer.argument_types import Commands, number, whole
 
 if TYPE_CHECKING:
     from zerolayer.cluster.ray_fleet import RayCluster
 
-Commands = argparse._SubParsersAction  # noqa: SLF001 - what add_subparsers returns has no public name
 
 VERSION: Final = 1  # of the JSON
 _UP: Final = (
@@ -25,7 +24,7 @@ _UP: Final = (
 )
 
 
-def add_ray(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_ray(commands: Commands) -> None:
     """Add the commands."""
     text = "Nodes on a Ray cluster that runs already. Ray places and replaces them; no request passes it."
     ray = commands.add_parser("ray", help="run nodes on a Ray cluster", description=text, allow_abbrev=False)
@@ -39,7 +38,7 @@ def add_ray(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _verb(
-    verbs: Commands[argparse.ArgumentParser], name: str, text: str, run: Callable[[RayCluster, argparse.Namespace], int]
+    verbs: Commands, name: str, text: str, run: Callable[[RayCluster, argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
     parser.add_argument("--ray", metavar="HOST:PORT", default="auto", help="the cluster; default: this machine's")

@@ -167,14 +167,14 @@ class Admitting:
         self._or_release(admitted.exchange, admitted.reservation, partial(self._start, admitted))
 
     def _or_release(self, exchange: Exchange, reservation: Reservation, go: Callable[[], _T]) -> _T | None:
-        gone = False
+        went = False
         try:
             result = go()
-            gone = True
+            went = True
             return result
         except ZerolayerError as error:
             exchange.error(error)
             return None
         finally:
-            if not gone:
+            if not went:
                 self._guard.release(reservation)

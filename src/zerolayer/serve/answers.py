@@ -21,13 +21,15 @@ from zerolayer.front.exchange import Action
 from zerolayer.front.generate import Answer, Generator
 from zerolayer.front.grpc import Method
 from zerolayer.front.grpc_inference import GrpcFraming, inference_methods
+from zerolayer.front.health import Health
 from zerolayer.front.held import HeldClients
 from zerolayer.front.inference import Inference
 from zerolayer.front.keeping import Keeping
+from zerolayer.front.models import Models
 from zerolayer.front.nodes import Nodes
 from zerolayer.front.responses import ResponseAnswers, Responses
 from zerolayer.front.schema_form import Framing, HttpFraming, SchemaAnswers
-from zerolayer.front.service import Health, Models, service_table
+from zerolayer.front.service import Service
 from zerolayer.front.site import Site
 from zerolayer.front.transcript import Transcripts
 from zerolayer.guard.guard import Guard
@@ -78,18 +80,18 @@ class Answers:
         health = Health(lambda: parts.guard.closed, lambda: parts.nodes.own)
         description = Description(openapi_document(parts.site.version, self._limits, _nameable(parts.guard)))
         nodes = Nodes(parts.nodes.body, parts.nodes.announced, keyed=bool(parts.contract.tenants.key_set))
-        return service_table(
-            self._generator(),
-            messages,
-            responses,
-            inference,
-            counter,
-            self.models,
-            health,
-            description,
-            Bookings(parts.guard.admission),
-            nodes,
-        )
+        return Service(
+            generator=self._generator(),
+            messages=messages,
+            responses=responses,
+            inference=inference,
+            counter=counter,
+            models=self.models,
+            health=health,
+            description=description,
+            bookings=Bookings(parts.guard.admission),
+            nodes=nodes,
+        ).table()
 
     def _inference(self, framing: Framing, counter: TokenCounter) -> Inference:
         parts = self._parts

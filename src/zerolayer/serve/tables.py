@@ -14,12 +14,13 @@ from zerolayer.front.grpc import Calls, GrpcCall, Method
 from zerolayer.front.grpc_health import HEALTH, GrpcHealth
 from zerolayer.front.grpc_inference import SERVICE
 from zerolayer.front.grpc_reflection import Reflection
+from zerolayer.front.health import Health
 from zerolayer.front.leases import ADMIN_PATH as ADMIN_LEASES
 from zerolayer.front.leases import PATH as LEASES
 from zerolayer.front.leases import Leases
 from zerolayer.front.live import LivePage
 from zerolayer.front.routes import Routes
-from zerolayer.front.service import BODY_MEDIA, Health, admin_table
+from zerolayer.front.service import BODY_MEDIA, admin_table
 from zerolayer.front.site import Site
 from zerolayer.guard.budget.budgets import Budgets
 from zerolayer.serve.entrances import Routers

@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
-from zerolayer.argument_types import number, whole
+from zerolayer.argument_types import Commands, number, whole
 
-_Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
 _days = number(0, 36_500)
 _UINT32: Final = (1 << 32) - 1
 _LIMITS: Final = (
@@ -19,7 +18,7 @@ _LIMITS: Final = (
 )
 
 
-def add_keys(commands: _Commands[argparse.ArgumentParser]) -> None:
+def add_keys(commands: Commands) -> None:
     """The command and its own commands."""
     text = "Make and revoke the signed keys that clients show. Servers verify them without any database."
     keys = commands.add_parser("keys", help="make and revoke clients' keys", description=text, allow_abbrev=False)
@@ -39,7 +38,7 @@ def add_keys(commands: _Commands[argparse.ArgumentParser]) -> None:
         command.add_argument("--folder", metavar="FOLDER", default="keys", help="of the signing key; default keys")
 
 
-def _add(below: _Commands[argparse.ArgumentParser], name: str, text: str) -> argparse.ArgumentParser:
+def _add(below: Commands, name: str, text: str) -> argparse.ArgumentParser:
     command = below.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False)
     command.add_argument("--json", action="store_true", help="print JSON instead")
     command.set_defaults(run=_runner(name))

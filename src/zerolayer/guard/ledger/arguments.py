@@ -6,15 +6,11 @@ import argparse
 import os
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from zerolayer.argument_types import number
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from zerolayer.argument_types import Commands, number
 
 
-def add_usage(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_usage(commands: Commands) -> None:
     """Add the command."""
     text = "Report what was used, from the ledger that `zerolayer serve` writes; it may be running meanwhile."
     usage = commands.add_parser("usage", help="report what was used", description=text, allow_abbrev=False)
