@@ -32,3 +32,5 @@ ARRIVALS = st.lists(
     min_size=1,
     max_size=60,
 )
+LEAVES = st.lists(st.one_of(st.none(), st.integers(0, 900 * MS)), min_size=60, max_size=60)
+"""Of each of them, when it goes away after it came."""

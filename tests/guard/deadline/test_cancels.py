@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from arrivals import ARRIVALS, PRICES, SLOTS
+from arrivals import ARRIVALS, LEAVES, PRICES, SLOTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import LIMITS, MS, Client, Simulation, work
 
 from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
-
-LEAVES = st.lists(st.one_of(st.none(), st.integers(0, 900 * MS)), min_size=60, max_size=60)
 
 
 def _left(simulation: Simulation) -> tuple[int, ...]:
