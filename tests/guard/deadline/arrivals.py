@@ -18,7 +18,7 @@ PRICES = st.builds(
     reserve=st.integers(0, 30),
     rate=st.floats(1.0, 1.5),
 )
-LATENESS = st.one_of(st.none(), st.integers(-5 * MS, 250 * MS), st.just(2 * MS))
+LATENESS = st.one_of(st.none(), st.integers(-5 * MS, 250 * MS), st.sampled_from([-5 * MS, 2 * MS, 250 * MS]))
 ARRIVALS = st.lists(
     st.tuples(
         st.integers(0, 300),  # ms after the one before
