@@ -18,7 +18,7 @@ PRICES = st.builds(
     reserve=st.integers(0, 30),
     rate=st.floats(1.0, 1.5),
 )
-LATENESS = st.one_of(st.none(), st.integers(-5 * MS, 250 * MS), st.just(2 * MS))
+LATENESS = st.one_of(st.none(), st.integers(-5 * MS, 250 * MS), st.sampled_from([-5 * MS, 2 * MS, 250 * MS]))
 ARRIVALS = st.lists(
     st.tuples(
         st.integers(0, 300),  # ms after the one before
@@ -32,3 +32,5 @@ ARRIVALS = st.lists(
     min_size=1,
     max_size=60,
 )
+LEAVES = st.lists(st.one_of(st.none(), st.integers(0, 900 * MS)), min_size=60, max_size=60)
+"""Of each of them, when it goes away after it came."""

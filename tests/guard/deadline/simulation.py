@@ -89,11 +89,15 @@ class Simulation:
 
     Calendar, Admission = Calendar, Admission
 
-    def __init__(self, slots: int, prices: Prices, seed: int, *, lazy: float = 1.0, reserved: int = 0) -> None:
+    def __init__(
+        self, slots: int, prices: Prices, seed: int, *, lazy: float = 1.0, reserved: int = 0, grace_ms: int = 250
+    ) -> None:
         self.now = 1_000 * MS
         self.prices = prices
         self.costs = Costs(prices)
-        self.calendar = self.Calendar(slots, lambda: self.now, self.costs.prices, reserved=reserved)
+        self.calendar = self.Calendar(
+            slots, lambda: self.now, self.costs.prices, reserved=reserved, grace_ns=grace_ms * MS
+        )
         self.admission = self.Admission(self.calendar, self.costs, lambda: self.now, "in {ms} ms")
         self.random = random.Random(seed)
         self.lazy = lazy  # share of the price that a step takes at least
@@ -157,25 +161,25 @@ class Simulation:
         )
         wish = Wish(*self.wish(client), self._left(client), client.tier, client.name)
         client.tries -= 1
+        is_its_time = booked is not None and -EARLY_NS <= self.now - booked.start_ns <= self.calendar.grace_ns
+        is_booked = is_its_time and booked in self.calendar.bookings
         try:
             answer = self.admission.ask(wish, asker)
         except Infeasible as refusal:
             answer = refusal
         if isinstance(answer, SlotsBusy):
             client.refusals.append("busy")
-            if (
-                booked is not None
-                and not (booked.soft and booked not in self.calendar.bookings)  # it gave way
-                and booked.start_ns - EARLY_NS <= self.now <= booked.start_ns + self.calendar.grace_ns
-            ):
+            if is_booked or (is_its_time and not booked.soft):  # else it gave way
                 self.broken.append(f"{client.name}: a promise was not kept")
             self._come_back(client, answer)
         elif isinstance(answer, (BeyondHorizon, Infeasible)):
             client.refusals.append(type(answer).__name__)
             self._end(client, "refused")
-            if booked is not None and not booked.soft:
+            if is_booked or (is_its_time and not booked.soft):
                 self.broken.append(f"{client.name}: a promise ended in {answer.code}")
         elif isinstance(answer, Grant):
+            if is_booked and not answer.booked:
+                self.broken.append(f"{client.name}: was served, but not by its booking")
             self._start(client, answer, self.now)
         else:
             self._held.append((answer, client, self.now))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from arrivals import ARRIVALS, PRICES, SLOTS
+from arrivals import ARRIVALS, LEAVES, PRICES, SLOTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import LIMITS, MS, Client, Simulation, work
 
+from zerolayer.guard.deadline.booking import Terms
+from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
-
-LEAVES = st.lists(st.one_of(st.none(), st.integers(0, 900 * MS)), min_size=60, max_size=60)
 
 
 def _left(simulation: Simulation) -> tuple[int, ...]:
@@ -39,6 +39,43 @@ def test_whoever_stays_has_its_promises_kept_and_nothing_is_left_of_who_went(pri
     assert (simulation.broken, infeasible) == ([], [])
     assert (_left(simulation), len(simulation.done)) == ((0, SLOTS, 0, 0, 0, 0), len(arrivals))
     assert all(client.outcome != "left" or client.leaves_ns is not None for client in simulation.done)
+
+
+def _standing(calendar: Calendar) -> tuple[object, ...]:
+    """All that is promised, and how much more each promise can bear."""
+    feasible = calendar.is_feasible()  # which computes the ends
+    booked = [(each.start_ns, each.spare_ns, each.hold_ns, each.need_ns) for each in calendar.bookings]
+    return feasible, booked, calendar.ends(), calendar.free, calendar.booked_ns
+
+
+@settings(max_examples=60, deadline=None)
+@given(PRICES, ARRIVALS, st.integers(0, 1000), st.integers(1, 3), st.integers(1, 60))
+def test_what_is_claimed_or_booked_and_given_back_leaves_all_promises_as_they_were(
+    prices, arrivals, seed, chunks, tokens
+):
+    simulation = Simulation(SLOTS, prices, seed, lazy=0.8)
+    calendar, when, changed = simulation.calendar, simulation.now, []
+    for name, (gap, of_prompt, of_answer, late, stops, limits, tier) in enumerate(arrivals):
+        when += gap * MS
+        simulation.arrive(Client(name, work(of_prompt, of_answer, prices), limits, late, stops, tier), when)
+    asked = work(chunks, tokens, prices)
+
+    def check() -> None:
+        terms = Terms(simulation.now, LIMITS.first_token_ns, LIMITS.per_token_ns, LIMITS.end_ns)
+        before = _standing(calendar)
+        slot = calendar.claim(asked, terms) if calendar.confirmed else -1  # on an engine at rest time begins anew
+        if slot >= 0:
+            calendar.release(slot)
+            if _standing(calendar) != before:
+                changed.append("claimed")
+        booking = calendar.book(asked, terms)
+        if booking is not None:
+            calendar.void(booking)
+            if _standing(calendar) != before:
+                changed.append("booked")
+
+    simulation.run(check)
+    assert changed == []
 
 
 def test_ten_thousand_requests_of_which_half_are_cancelled_leave_nothing_behind():

@@ -191,6 +191,22 @@ def test_flex_leaves_an_eighth_of_the_slots_to_others():
     assert sum(client.outcome == "served" for client in simulation.done) == 7
 
 
+def _most_booked(tier: Tier) -> int:
+    """At once, of clients that never come back."""
+    prices = Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    simulation = Simulation(4, prices, 1)
+    for name in range(60):
+        client = Client(name, work(1, 20, prices), tier=tier if name >= 4 else Tier.DEFAULT, late_ns=None)
+        simulation.arrive(client, simulation.now + name * 20 * MS)
+    most = []
+    simulation.run(lambda: most.append(len(simulation.calendar.bookings)))
+    return max(most)
+
+
+def test_flex_is_booked_for_half_of_what_can_be():
+    assert _most_booked(Tier.FLEX) == 6 < _most_booked(Tier.DEFAULT)
+
+
 def test_prefill_is_admitted_only_as_far_as_the_cadence_of_running_streams_allows():
     prices = Prices(5 * MS, (0, 40 * MS), 0, 1.0, 45 * MS)
     simulation = Simulation(2, prices, 1)

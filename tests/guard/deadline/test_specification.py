@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import specification.admission
 import specification.calendar
-from arrivals import ARRIVALS, LATENESS, PRICES, SLOTS
+from arrivals import ARRIVALS, LATENESS, LEAVES, PRICES, SLOTS
 from costed import Costed, Engine
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -175,8 +175,8 @@ def _fates(simulation: Simulation) -> list[tuple[Any, ...]]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0), st.integers(0, 1), st.booleans())
-def test_admission_decides_as_specified(prices, arrivals, seed, lazy, reserved, distrusted):
+@given(PRICES, ARRIVALS, LEAVES, st.integers(0, 1000), st.floats(0.3, 1.0), st.integers(0, 1), st.booleans())
+def test_admission_decides_as_specified(prices, arrivals, leaves, seed, lazy, reserved, distrusted):
     runs = []
     for kind in (Simulation, Specified):
         simulation = kind(SLOTS, prices, seed, lazy=lazy, reserved=reserved)
@@ -187,7 +187,8 @@ def test_admission_decides_as_specified(prices, arrivals, seed, lazy, reserved, 
             when += gap * MS
             full = prices.chunk_ns[-1]
             work = Work(chunks, chunks * full, full, tokens)
-            simulation.arrive(Client(name, work, limits, late, stops, tier), when)
+            client = Client(name, work, limits, late, stops, tier, leaves_ns=leaves[name], silent=name % 4 == 3)
+            simulation.arrive(client, when)
         simulation.run()
         runs.append((_fates(simulation), simulation.broken))
     assert runs[0] == runs[1]

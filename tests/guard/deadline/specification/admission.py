@@ -253,7 +253,7 @@ class Admission:
                 self.began_unbooked()
             else:
                 self._in_a_row += 1
-                self._unbooked -= asker.retry and self._unbooked > 0  # it is one of them
+                self._unbooked -= asker.retry is True and self._unbooked > 0  # it is one of them
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
         self._unbooked += 1
