@@ -7,6 +7,7 @@ import errno
 import gc
 import os
 import socket
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -280,6 +281,23 @@ def test_a_paused_connection_with_bytes_unsent_learns_that_its_client_has_gone(r
         pair.client.close()
         await pair.told("made", "full", errno.EPIPE)
         _close(pair)
+
+    run(test)
+
+
+def test_a_connection_that_is_over_is_not_left_to_the_garbage_collector(run):
+    async def test() -> None:
+        pair = Pair()
+        pair.client.close()
+        gone = weakref.ref(pair.protocol)
+        await pair.told("made", "ended", None)
+        pair.sockets.stop()
+        gc.disable()
+        try:
+            del pair
+            assert gone() is None
+        finally:
+            gc.enable()
 
     run(test)
 

@@ -225,4 +225,6 @@ class PlainTransport(asyncio.Transport):
             self._socket.detach()
         os.close(self.descriptor)
         self._sockets.forget(self.descriptor)
-        self._protocol.connection_lost(error)
+        protocol = self._protocol
+        del self._protocol  # else both are left to the garbage collector
+        protocol.connection_lost(error)

@@ -91,7 +91,8 @@ class Occupants {
     const int64_t chunks = std::min(left.chunks, work.chunks);
     const Ns chunk_ns = std::min(left.chunk_ns, work.chunk_ns);
     const int64_t later = std::min(left.later_steps, work.later_steps());
-    if (done[slot]) done[slot] -= left.chunks - chunks + left.later_steps - later;
+    const int64_t fewer = left.chunks - chunks + left.later_steps - later;
+    done[slot] = std::min(done[slot], std::max(done[slot] - fewer, steps + kJoinSteps));
     pending_steps -= left.chunks - chunks;
     pending_ns -= left.chunk_ns - chunk_ns;
     left = {chunks, chunk_ns, left.full_ns, later};

@@ -83,8 +83,8 @@ class Occupants:
         self.pending_steps -= chunks - self._chunks[slot][0]
         self.pending_ns -= chunk_ns - self._chunks[slot][1]
         self._later[slot] = min(later, max(0, work.tokens - 1))
-        if self.done[slot]:
-            self.done[slot] -= fewer + later - self._later[slot]
+        fewer += later - self._later[slot]
+        self.done[slot] = min(self.done[slot], max(self.done[slot] - fewer, self.steps + JOIN_STEPS))
 
     def on_step(self, prefill_slot: int, ended_ns: int, steps: int = 1) -> bool:
         """So many steps are done; the last one carried a chunk of ``prefill_slot``, or -1.
