@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zerolayer.front.caller import Caller
 from zerolayer.front.exchange import NEVER, Exchange
 from zerolayer.front.site import ConnectionLimits, Site
 from zerolayer.guard.identity import ANYONE
@@ -88,6 +89,23 @@ def test_a_request_keeps_its_own_name_where_that_is_short_and_visible(name):
     is_name = 0 < len(name) <= 128 and all(0x21 <= byte <= 0x7E for byte in name)
     assert (made == name) is is_name
     assert is_name or len(made) == 20
+
+
+@pytest.mark.parametrize(
+    ("caller", "credential"),
+    [
+        (Caller(address="192.0.2.7"), "192.0.2.7"),
+        (Caller(address="2001:db8:1:2:3::4"), "2001:db8:1:2::/64"),
+        (Caller(address="2001:db8:1:2::9"), "2001:db8:1:2::/64"),
+        (Caller(address="2001:db8:1:3::9"), "2001:db8:1:3::/64"),
+        (Caller(address="fe80::1%eth0"), "fe80::/64"),
+        (Caller(address="2001:db8::1", subject="router"), "router"),
+        (Caller(pid=1, uid=1000, gid=1000), "uid 1000"),
+    ],
+)
+def test_bookings_without_a_key_belong_to_who_can_be_told_apart(site, carrier, caller, credential):
+    carrier.caller = caller
+    assert Exchange(carrier, site, _head(), 0).credential == credential
 
 
 def test_names_that_were_made_differ(site, carrier):

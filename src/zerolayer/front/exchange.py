@@ -30,6 +30,7 @@ from zerolayer.front.dialect import OPENAI, Dialect
 from zerolayer.front.lines import Outlet
 from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
+from zerolayer.guard.auth.throttle import network
 from zerolayer.guard.identity import ANYONE
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.stages import Stage, StageClock
@@ -127,12 +128,15 @@ class Exchange(ExchangeBase):
 
     @property
     def credential(self) -> str | bytes:
-        """Whom bookings belong to: a key, else a certificate's name, a local user, or an address without port."""
+        """Whom bookings belong to: a key, else a certificate's name, a local user, or an address without port.
+
+        Of IPv6 it is the network: a client that has 2**64 addresses has one share of the slots, as others have.
+        """
         key_id = self.identity.key_id
         if key_id:
             return key_id
         caller = self._connection.caller
-        return caller.subject or caller.address or f"uid {caller.uid}"
+        return caller.subject or (f"uid {caller.uid}" if caller.address is None else network(caller.address))
 
     def record(self) -> None:
         """From here on the ledger will tell of this request, however it ends."""

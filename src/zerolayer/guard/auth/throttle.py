@@ -5,7 +5,7 @@ A key that turns out good gives its place back, so that only wrong keys use it u
 
 from __future__ import annotations
 
-import ipaddress
+import socket
 from collections.abc import Callable
 from typing import Final
 
@@ -76,10 +76,11 @@ class Throttle:
 
 
 def network(address: str) -> str:
-    """Who shares a bucket: an IPv4 address, or the 64 bits of an IPv6 address that one customer has."""
+    """Who counts as one: an IPv4 address, or the 64 bits of an IPv6 address that one customer has (RFC 6177)."""
     if ":" not in address:
         return address
     try:
-        return str(ipaddress.IPv6Network((address.partition("%")[0], 64), strict=False))
-    except ValueError:
+        known = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    except OSError:
         return address
+    return socket.inet_ntop(socket.AF_INET6, known[:8] + bytes(8)) + "/64"
