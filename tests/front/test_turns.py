@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from echo_service import Service, chat, expect_soon, read_reply
 
-from zerolayer.front.turns import PATIENCE_NS, Turns
+from zerolayer.front.turns import PATIENCE_NS, SILENCE_NS, Turns
 
 PULSE, SLOTS = 64, 16
 
@@ -20,7 +20,7 @@ class Loop:
     def __init__(self) -> None:
         self.now = 0
         self._soon: list[Callable[[], None]] = []
-        self.turns = Turns(lambda: self.now, self._soon.append)
+        self.turns = Turns(lambda: self.now, self._soon.append, lambda _, call: self._soon.append(call))
         self.begun: list[str] = []
         self.left: list[str] = []
 
@@ -93,6 +93,42 @@ def test_those_who_never_stop_coming_hold_nobody_up_for_longer_than_the_patience
     assert loop.begun == []
     loop.now = PATIENCE_NS
     loop.turn(comes=1)
+    assert loop.begun == ["a"]
+
+
+def test_who_has_just_connected_and_said_nothing_yet_is_waited_for(loop):
+    loop.turns.connected("b")
+    loop.admit("a")
+    for _ in range(5):
+        loop.turn()
+    assert loop.begun == []
+    loop.turns.spoke("b")
+    loop.turn()
+    assert loop.begun == ["a"]
+
+
+def test_who_connects_and_says_nothing_holds_nobody_up_for_long(loop):
+    loop.turns.connected("b")
+    loop.now = SILENCE_NS - 1
+    loop.admit("a")
+    for _ in range(5):
+        loop.turn()
+    assert loop.begun == []
+    loop.now = SILENCE_NS
+    loop.turn()
+    assert loop.begun == ["a"]
+
+
+def test_those_who_spoke_are_forgotten_and_only_the_newest_silence_counts(loop):
+    loop.turns.connected("old")
+    loop.now = SILENCE_NS
+    for who in ("spoke", "left"):
+        loop.turns.connected(who)
+        loop.turns.spoke(who)
+    loop.turns.spoke("left")
+    loop.admit("a")
+    loop.turn()
+    loop.turn()
     assert loop.begun == ["a"]
 
 
@@ -173,6 +209,24 @@ def test_of_a_pulse_no_text_is_tokenised_before_all_refusals_are_written(serve):
         for client in clients:
             client.close()
         expect_soon(lambda: service.free_slots() == SLOTS)
+
+
+def test_a_pulse_whose_clients_connect_first_is_decided_as_a_whole(serve):
+    """The loop finds nothing to do between what one and the next of them sends."""
+    service = serve(slots=2)
+    clients = [service.connect() for _ in range(4)]
+    expect_soon(lambda: len(service.server.connections) == 4)
+    turns = service.server.pace._turns
+    service.on_loop(lambda: setattr(turns, "_clock_ns", lambda: 0))  # no time passes
+    service.on_loop(lambda: turns._silent.update(dict.fromkeys(turns._silent, 0)))
+    for number, client in enumerate(clients):
+        assert service.running() == 0
+        client.sendall(chat(f"word {number}", max_tokens=4))
+        expect_soon(lambda left=3 - number: len(turns._silent) == left)
+    assert sorted(read_reply(client).status for client in clients) == [200, 200, 429, 429]
+    for client in clients:
+        client.close()
+    expect_soon(lambda: not turns._silent)
 
 
 def test_a_client_that_leaves_before_its_turn_leaves_nothing_behind(serve):

@@ -43,15 +43,18 @@ class Door(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._site.turns.came += 1
         self._registry.add(self)
         self._deadline_ns = self._site.clock_ns() + self._site.limits.idle_ns
         tls = transport.get_extra_info("ssl_object")
         agreed = None if tls is None else tls.selected_alpn_protocol()
-        if agreed is not None:
+        if agreed is None:
+            self._site.turns.connected(self)
+        else:
+            self._site.turns.came += 1
             self._enter(Http2Connection if agreed == "h2" else Connection)
 
     def data_received(self, data: bytes) -> None:
+        self._site.turns.spoke(self)
         self._seen += data
         if self._seen.startswith(_PRI):
             self._enter(Http2Connection)
@@ -61,6 +64,7 @@ class Door(asyncio.Protocol):
             self._deadline_ns = min(self._deadline_ns, self._site.clock_ns() + self._site.limits.head_ns)
 
     def connection_lost(self, _exc: Exception | None) -> None:
+        self._site.turns.spoke(self)
         self._registry.discard(self)
 
     @property

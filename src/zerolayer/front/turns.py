@@ -2,7 +2,8 @@
 
 To begin an admitted request costs the loop as much as several refusals, and once the engine has work it takes the cores
 that the loop needs to read whoever came along. So an admitted request begins when the loop has looked at its sockets
-and found neither a new connection nor a new request; one begins per turn. Its slot is held meanwhile. An engine that
+and found neither a new connection nor a new request, nor has anybody just connected who is still to say what for; one
+begins per turn. Its slot is held meanwhile. An engine that
 runs waits for nobody: with the end of a step all begin, and what the calendar counts in steps stays true. Nor is
 anybody held up for longer than ``PATIENCE_NS`` by those who never stop coming.
 """
@@ -18,9 +19,13 @@ from typing import Final, Protocol
 import msgspec
 
 PATIENCE_NS: Final = 20_000_000
+SILENCE_NS: Final = 5_000_000
+"""Within which whoever connects has usually said what for, while others who came along need the cores, too."""
+_PAUSE_S: Final = 0.0005  # between two looks for such a client
 _UNKNOWN: Final = -1  # how many have come is not known before the loop has looked
 
 CallSoon = Callable[[Callable[[], None]], object]
+CallLater = Callable[[float, Callable[[], None]], object]
 
 
 class Leaving(Protocol):
@@ -41,23 +46,39 @@ class _Admitted(msgspec.Struct, eq=False):
 class Turns:
     """Of one service. All methods run on the loop; ``call_soon`` is the loop's, and runs what it gets after a look.
 
+    So is ``call_later``, in seconds.
+
     | who waits | the last look | a turn of the loop | the end of a step |
     |---|---|---|---|
     | nobody | | is the last one | |
     | somebody | was not yet, or somebody came | looks again; who has waited for too long begins | all begin |
+    | somebody | nobody came, who just connected is silent | the same, in a moment | all begin |
     | somebody | nobody came | the first one begins | all begin |
     """
 
-    def __init__(self, clock_ns: Callable[[], int], call_soon: CallSoon | None = None) -> None:
+    def __init__(
+        self, clock_ns: Callable[[], int], call_soon: CallSoon | None = None, call_later: CallLater | None = None
+    ) -> None:
         self.came = 0  # requests and connections so far; whoever reads one adds it
         self._clock_ns = clock_ns
         self._call_soon = call_soon
+        self._call_later = call_later
+        self._silent: dict[object, int] = {}  # who has connected and said nothing yet, and when; the newest last
         self._waiting: deque[_Admitted] = deque()
         self._known = _UNKNOWN  # how many had come at the last look
         self._turning = False  # a turn is to come
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def connected(self, who: object) -> None:
+        """Somebody came, and has asked for nothing yet."""
+        self.came += 1
+        self._silent[who] = self._clock_ns()
+
+    def spoke(self, who: object) -> None:
+        """It has, or has gone."""
+        self._silent.pop(who, None)
 
     def begin_later(self, exchange: Leaving, begin: Callable[[], None], leave: Callable[[], None]) -> None:
         """Call ``begin`` in its turn, or ``leave`` where the client goes before that."""
@@ -66,26 +87,36 @@ class Turns:
         self._waiting.append(admitted)
         if not self._turning:
             self._known = _UNKNOWN
-            self._again()
+            self._again(pause=False)
 
     def step_ended(self) -> None:
         """The engine runs."""
         while self._waiting:
             self._begin(self._waiting.popleft())
 
-    def _again(self) -> None:
+    def _again(self, *, pause: bool) -> None:
         self._turning = True
-        call_soon = self._call_soon or asyncio.get_running_loop().call_soon
-        call_soon(self._turn)
+        if pause:
+            call_later = self._call_later or asyncio.get_running_loop().call_later
+            call_later(_PAUSE_S, self._turn)
+        else:
+            call_soon = self._call_soon or asyncio.get_running_loop().call_soon
+            call_soon(self._turn)
 
     def _turn(self) -> None:
         self._turning = False
-        waiting, came = self._waiting, self.came
-        if waiting and (came == self._known or self._clock_ns() - waiting[0].since_ns >= PATIENCE_NS):
+        waiting, came, now = self._waiting, self.came, self._clock_ns()
+        expects = self._expects(now)
+        if waiting and ((came == self._known and not expects) or now - waiting[0].since_ns >= PATIENCE_NS):
             self._begin(waiting.popleft())
         self._known = came
         if waiting:
-            self._again()
+            self._again(pause=expects)
+
+    def _expects(self, now_ns: int) -> bool:
+        """Whether somebody is about to ask."""
+        newest = next(reversed(self._silent.values()), None)
+        return newest is not None and now_ns - newest < SILENCE_NS
 
     def _begin(self, admitted: _Admitted) -> None:
         if admitted.begin is None:
