@@ -108,7 +108,7 @@ class Fleet:
         if self.fault == "dns":
             self.names = FakeNameServer()
             for node in self.nodes:
-                self.names.add(NAME, 33, "127.0.0.1", ttl=1, port=node.port)
+                self.names.add(NAME, 33, node.host, ttl=1, port=node.port)
             self.asked = [f"dns+srv://{NAME}?server={self.names.address}"]
         if self.fault in ("slow", "corrupt"):
             command = [sys.executable, str(Path(__file__).parent / "failover_relay.py"), self.urls[0]]

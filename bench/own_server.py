@@ -19,9 +19,9 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def answers(port: int, path: str = "/readyz") -> bool:
+def answers(port: int, path: str = "/readyz", host: str = "127.0.0.1") -> bool:
     """``GET`` of ``path`` says 200."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    connection = http.client.HTTPConnection(host, port, timeout=2)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == 200

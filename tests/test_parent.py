@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from reference.server import _ready as is_ready
+from reference.server import is_ready, own_host
 from zerolayer import cli
 from zerolayer.client.client import Client
 from zerolayer.client.errors import Refused
@@ -115,24 +114,11 @@ CORES = sorted(os.sched_getaffinity(0))[:2]
 
 
 @pytest.fixture
-def base_port() -> int:
-    """The first of four ports that were free a moment ago."""
-    for _ in range(50):
-        with socket.create_server(("127.0.0.1", 0)) as first, contextlib.suppress(OSError):
-            port = int(first.getsockname()[1])
-            if port > 65000:
-                continue
-            for more in range(1, 4):
-                socket.create_server(("127.0.0.1", port + more)).close()
-            return port
-    raise AssertionError("no four free ports in a row")
-
-
-@pytest.fixture
-def fleet(base_port, tmp_path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def fleet(tmp_path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """The parent of two real nodes, both ready, and their addresses."""
     ledger = str(tmp_path / "ledger")
-    ports = ["--port", str(base_port), "--admin", f"127.0.0.1:{base_port + 1}"]
+    host = own_host()  # the second node's ports are the next ones
+    ports = ["--host", host, "--port", "21800", "--admin", f"{host}:21801"]
     arguments = ["--devices", ",".join(map(str, CORES)), "--engine", "mock:step_us=20000", "--ledger", ledger, *ports]
     command = [sys.executable, "-m", "zerolayer", "serve", *arguments]
     errors = tmp_path / "stderr"
@@ -140,23 +126,28 @@ def fleet(base_port, tmp_path) -> Iterator[tuple[subprocess.Popen[str], list[str
         parent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True)
     assert parent.stdout is not None
     lines = iter(parent.stdout.readline, "")
-    addresses = [f"http://127.0.0.1:{base_port}", f"http://127.0.0.1:{base_port + 2}"]
+    addresses = [f"http://{host}:21800", f"http://{host}:21802"]
     try:
         assert any("2 nodes are ready" in line for line in lines), errors.read_text()
         yield parent, addresses
     finally:
         pids = nodes_of(parent.pid)
         parent.kill()
-        parent.communicate()
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        parent.communicate()  # not before: a node that lives on has the other end
 
 
 def nodes_of(parent: int) -> list[int]:
     with contextlib.suppress(FileNotFoundError):
         return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
     return []
+
+
+def serves(address: str) -> bool:
+    host, _, port = address.removeprefix("http://").partition(":")
+    return is_ready(int(port), host)
 
 
 def states(address: str) -> list[str]:
@@ -188,7 +179,7 @@ def test_two_nodes_live_and_die_alone(fleet, tmp_path, capsys) -> None:
 
     os.kill(pids[0], signal.SIGKILL)
     assert Client(second).generate("alone", max_tokens=4).answer().outcome.completion_tokens == 4
-    soon(lambda: is_ready(int(first.rpartition(":")[2]), None))
+    soon(lambda: serves(first))
     assert nodes_of(parent.pid) != pids
     assert pids[1] in nodes_of(parent.pid)
 
@@ -196,7 +187,7 @@ def test_two_nodes_live_and_die_alone(fleet, tmp_path, capsys) -> None:
     with Client(second).generate("to the end", max_tokens=60) as stream:
         next(iter(stream))
         os.kill(pids[1], signal.SIGTERM)
-        soon(lambda: not is_ready(int(second.rpartition(":")[2]), None))
+        soon(lambda: not serves(second))
         with pytest.raises(Refused) as refused:
             Client(second, retry=RetryPolicy(spare=0, share=0)).generate("new", max_tokens=4).answer()
         assert (refused.value.status_code, refused.value.retry_after_ms) == (503, 1000)

@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from reference.server import _ready, free_port
+from reference.server import free_port, is_ready
 
 TESTS = str(Path(__file__).parents[1])
 
@@ -79,7 +79,7 @@ class Server:
             self.start()
         self.signal(signal.SIGCONT)
         deadline = time.monotonic() + 60
-        while not _ready(self.port, None):
+        while not is_ready(self.port):
             assert time.monotonic() < deadline
             time.sleep(0.02)
 

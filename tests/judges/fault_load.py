@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from reference.server import free_port, ready_soon
+from reference.server import own_host, ready_soon
 from zerolayer import AsyncClient
 from zerolayer.client.answer import Answer
 from zerolayer.client.errors import BadReply, CutStream
@@ -22,26 +22,27 @@ TOKENS, SLOTS, NODES = 8, 4, 4
 MOCK = ("--engine", "mock:step_us=5000")  # steps that sleep, so that four nodes on two cores have a capacity each
 DEADLINE_MS = 20_000
 PATIENCE_S = 60.0
+PORT, ADMIN = 21800, 21801  # of each node, on an address of its own
 
 
 class Node:
-    """A server process with these flags; it keeps its port and its ledger when it is started again."""
+    """A server process with these flags; it keeps its address and its ledger when it is started again."""
 
     def __init__(self, ledger: Path, *flags: str) -> None:
-        self.ledger, self.port = ledger, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.ledger, self.host, self.port = ledger, own_host(), PORT
+        self.url = f"http://{self.host}:{self.port}"
         self._flags = flags
         self.start()
 
     def start(self) -> None:
         """Begin to start; ``wait`` ends when it is ready."""
-        command = [sys.executable, "-m", "zerolayer", "serve", "--slots", str(SLOTS), "--port", str(self.port)]
-        command += ["--admin", f"127.0.0.1:{free_port()}", "--ledger", str(self.ledger), *self._flags]
+        command = [sys.executable, "-m", "zerolayer", "serve", "--slots", str(SLOTS), "--ledger", str(self.ledger)]
+        command += ["--host", self.host, "--port", str(self.port), "--admin", f"{self.host}:{ADMIN}", *self._flags]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def wait(self) -> None:
         """Until it is ready."""
-        assert ready_soon(self._process, self.port)
+        assert ready_soon(self._process, self.port, self.host)
 
     @property
     def pid(self) -> int:
@@ -89,7 +90,7 @@ def running_nodes(folder: Path, count: int = NODES, first: tuple[str, ...] = ())
 
 @contextlib.contextmanager
 def started(flags: Sequence[tuple[str, ...]], folder: Path) -> Iterator[list[Node]]:
-    """A node for each of ``flags``, each on free ports of loopback, all ready."""
+    """A node for each of ``flags``, each on a loopback address of its own, all ready."""
     nodes = [Node(folder / f"ledger{number}", *each) for number, each in enumerate(flags)]
     try:
         for node in nodes:

@@ -187,7 +187,7 @@ def test_a_client_of_dns_goes_on_when_no_name_server_answers_and_a_node_is_kille
 
     names = FakeNameServer()
     for node in nodes:
-        names.add("_http._tcp.nodes", 33, "127.0.0.1", ttl=1, port=node.port)
+        names.add("_http._tcp.nodes", 33, node.host, ttl=1, port=node.port)
     try:
         asyncio.run(run(names))
     finally:
@@ -236,7 +236,7 @@ def test_the_nodes_that_dns_named_stay_known_to_servers_and_clients_when_no_name
     try:
         with running_nodes(tmp_path, 3, ("--peers", peers)) as nodes:
             for node in nodes:
-                names.add("_http._tcp.nodes", 33, "127.0.0.1", ttl=1, port=node.port)
+                names.add("_http._tcp.nodes", 33, node.host, ttl=1, port=node.port)
             asyncio.run(run(nodes, names))
     finally:
         names.close()

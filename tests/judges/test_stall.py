@@ -35,7 +35,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 def ask(node: Node, method: str, path: str, **body: Any) -> http.client.HTTPResponse:
     """A reply whose body is not read yet; its connection is not used again."""
-    connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=PATIENCE_S)
+    connection = http.client.HTTPConnection(node.host, node.port, timeout=PATIENCE_S)
     headers = {"content-type": "application/json", "connection": "close"}
     connection.request(method, path, json.dumps(body) if body else None, headers)
     return connection.getresponse()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import struct
 from pathlib import Path
 
@@ -94,6 +95,27 @@ def test_a_scale_that_cannot_be_kept_exactly_is_refused_with_what_to_do(tmp_path
     with pytest.raises(StartupError, match="too large to be kept exactly; use --weights int8"):
         engines.open(path, threads=2, exact=True)
     engines.open(path, threads=2)
+
+
+@pytest.mark.parametrize("huge", [1e30, 3e38])
+@pytest.mark.parametrize("tensor", [*MATRICES, "output_norm.weight"])
+def test_weights_that_are_numbers_but_far_too_large_give_log_probabilities_that_are_numbers(
+    tmp_path: Path, engines: Engines, tensor: str, huge: float
+) -> None:
+    """No reply can hold another one: JSON has none."""
+    harm = struct.pack("<f", huge) * 16
+    shape = dataclasses.replace(WIDE, tensor_type="F32")
+    engine = engines.open(damaged(tmp_path / "m.gguf", shape, tensor, harm, len(harm)))
+    prompt = list(range(298, 307))  # the last ones of the vocabulary: those of damaged embeddings, too
+    for slot, temperature in enumerate((0.0, 1.0)):
+        sampling = Sampling(temperature=temperature, seed=1, top_logprobs=5)
+        engine.open(slot, Generation(prompt, sampling, 4, ignore_eos=True, prompt_logprobs=2))
+        tokens = engine.step(StepPlan((), slot, len(prompt))) + engine.step(StepPlan((slot,)))
+        told = [token.logprob for token in tokens] + [score for token in tokens for score in token.prompt]
+        assert len(told) == 2 + len(prompt) - 1
+        assert all(math.isfinite(each.logprob) for each in told)
+        assert all(math.isfinite(other.logprob) for each in told for other in each.top)
+        engine.close(slot)
 
 
 @pytest.fixture(scope="module")

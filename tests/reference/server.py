@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import random
 import signal
 import socket
 import subprocess
@@ -22,6 +23,15 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
+def own_host() -> str:
+    """An address of the loopback interface (RFC 1122 section 3.2.1.3) that nobody else uses.
+
+    Every port of it is free, and stays so while a server is down. A port that was looked for on 127.0.0.1 may be
+    somebody's by the time it is bound: whoever connects gets one too.
+    """
+    return f"127.{random.randint(1, 254)}.{random.randint(0, 255)}.{random.randint(1, 254)}"
+
+
 @contextlib.contextmanager
 def running_server(*arguments: str, unix: Path | None = None) -> Iterator[str]:
     """``zerolayer serve`` with ``arguments``; its URL. It is asked whether it is ready on ``unix`` if that is given."""
@@ -32,7 +42,7 @@ def running_server(*arguments: str, unix: Path | None = None) -> Iterator[str]:
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen([*command, *arguments], stdout=log, stderr=subprocess.STDOUT)
         try:
-            if not ready_soon(process, port, unix):
+            if not ready_soon(process, port, unix=unix):
                 log.seek(0)
                 raise AssertionError(f"the server did not start:\n{log.read().decode(errors='replace')}")
             yield f"http://127.0.0.1:{port}"
@@ -45,18 +55,21 @@ def running_server(*arguments: str, unix: Path | None = None) -> Iterator[str]:
                 process.wait()
 
 
-def ready_soon(process: subprocess.Popen[bytes], port: int, unix: Path | None = None) -> bool:
+def ready_soon(
+    process: subprocess.Popen[bytes], port: int, host: str = "127.0.0.1", unix: Path | None = None
+) -> bool:
     """Whether the server of that process is ready, after a while of waiting."""
     deadline = time.monotonic() + START_S
-    while not _ready(port, unix):
+    while not is_ready(port, host, unix):
         if process.poll() is not None or time.monotonic() > deadline:
             return False
         time.sleep(0.05)
     return True
 
 
-def _ready(port: int, unix: Path | None) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+def is_ready(port: int, host: str = "127.0.0.1", unix: Path | None = None) -> bool:
+    """Whether whoever listens there, or on the socket ``unix``, says that it is ready."""
+    connection = http.client.HTTPConnection(host, port, timeout=2)
     try:
         if unix is not None:
             connection.sock = socket.socket(socket.AF_UNIX)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from reference.llama import ReferenceModel, log_softmax, perplexity
 from reference.sampling import chi_square_excess, distribution
+from reference.server import own_host
 from reference.tiny_model import CONSTANT, LLAMA, QWEN2, SHAPES, TinyShape, vocabulary, write_tiny_model
 from zerolayer.wire.schema import Sampling
 
@@ -86,3 +89,10 @@ def test_chi_square_accepts_the_truth_and_refuses_the_impossible() -> None:
     assert chi_square_excess(fair, p) < 3
     assert chi_square_excess(np.array([2100, 900, 1000, 0]), p) > 3
     assert chi_square_excess(np.array([2000, 1000, 999, 1]), p) == float("inf")
+
+
+def test_a_port_of_an_own_host_is_free_whoever_has_it_on_another_address() -> None:
+    host = own_host()
+    assert ipaddress.ip_address(host).is_loopback
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server((host, taken.getsockname()[1])):
+        assert own_host() != host

@@ -16,6 +16,9 @@ constexpr int kBlock = 256;  // of KernelSet::exp_sum
 constexpr float kColdest = 1e-30f;  // a temperature whose inverse is a number; greedy, if two logits are not the same
 constexpr float kNever = -1e30f;  // a logit with the weight 0, whatever penalties make of it
 
+// A model whose weights are finite and far too large has logits that are no numbers. A reply must still be JSON, which knows no NaN.
+float number(float x) { return std::isfinite(x) ? x : kNever; }
+
 bool allows(const uint32_t* mask, int token) { return mask[token / 32] >> (token % 32) & 1; }
 
 int first_allowed(const uint32_t* mask, int vocabulary) {
@@ -204,7 +207,7 @@ void Sampler::report(const float* logits, int top_logprobs, Choice* choice) {
   const float top = logits[kernels_->argmax(logits, vocabulary_)];
   const float total = kernels_->exp_sum(logits, vocabulary_, top, 1.0f, weights_.data(), block_sums_.data());
   const float log_total = top + float(std::log(double(total)));
-  choice->logprob = logits[choice->token] - log_total;
+  choice->logprob = number(logits[choice->token] - log_total);
   choice->tops = std::min({top_logprobs, kMaxTopLogprobs, vocabulary_});
   const auto better = [](const Candidate& a, const Candidate& b) { return a.weight != b.weight ? a.weight > b.weight : a.token < b.token; };
   candidates_.clear();  // a heap whose front is the worst of the best so far
@@ -214,11 +217,11 @@ void Sampler::report(const float* logits, int top_logprobs, Choice* choice) {
       std::pop_heap(candidates_.begin(), candidates_.end(), better);
       candidates_.pop_back();
     }
-    candidates_.push_back({logits[i], i});
+    candidates_.push_back({number(logits[i]), i});
     std::push_heap(candidates_.begin(), candidates_.end(), better);
   }
   std::sort_heap(candidates_.begin(), candidates_.end(), better);
-  for (int i = 0; i < choice->tops; i++) choice->top[i] = {candidates_[i].token, candidates_[i].weight - log_total};
+  for (int i = 0; i < choice->tops; i++) choice->top[i] = {candidates_[i].token, number(candidates_[i].weight - log_total)};
 }
 
 }  // namespace zl
