@@ -109,8 +109,9 @@ def test_who_has_just_connected_and_said_nothing_yet_is_waited_for(loop):
 
 def test_who_connects_and_says_nothing_holds_nobody_up_for_long(loop):
     loop.turns.connected("b")
-    loop.now = SILENCE_NS - 1
     loop.admit("a")
+    loop.turn()
+    loop.now = SILENCE_NS - 1
     for _ in range(5):
         loop.turn()
     assert loop.begun == []
@@ -121,7 +122,7 @@ def test_who_connects_and_says_nothing_holds_nobody_up_for_long(loop):
 
 def test_those_who_spoke_are_forgotten_and_only_the_newest_silence_counts(loop):
     loop.turns.connected("old")
-    loop.now = SILENCE_NS
+    loop.now = PATIENCE_NS
     for who in ("spoke", "left"):
         loop.turns.connected(who)
         loop.turns.spoke(who)

@@ -20,7 +20,7 @@ import msgspec
 
 PATIENCE_NS: Final = 20_000_000
 SILENCE_NS: Final = 5_000_000
-"""Within which whoever connects has usually said what for, while others who came along need the cores, too."""
+"""Within which another one of those who came along has usually said something, while all of them need the cores."""
 _PAUSE_S: Final = 0.0005  # between two looks for such a client
 _UNKNOWN: Final = -1  # how many have come is not known before the loop has looked
 
@@ -66,6 +66,7 @@ class Turns:
         self._silent: dict[object, int] = {}  # who has connected and said nothing yet, and when; the newest last
         self._waiting: deque[_Admitted] = deque()
         self._known = _UNKNOWN  # how many had come at the last look
+        self._moved_ns = 0  # the last look at which that was another number
         self._turning = False  # a turn is to come
 
     def __len__(self) -> int:
@@ -106,6 +107,8 @@ class Turns:
     def _turn(self) -> None:
         self._turning = False
         waiting, came, now = self._waiting, self.came, self._clock_ns()
+        if came != self._known:
+            self._moved_ns = now
         expects = self._expects(now)
         if waiting and ((came == self._known and not expects) or now - waiting[0].since_ns >= PATIENCE_NS):
             self._begin(waiting.popleft())
@@ -116,7 +119,7 @@ class Turns:
     def _expects(self, now_ns: int) -> bool:
         """Whether somebody is about to ask."""
         newest = next(reversed(self._silent.values()), None)
-        return newest is not None and now_ns - newest < SILENCE_NS
+        return newest is not None and now_ns - newest < PATIENCE_NS and now_ns - self._moved_ns < SILENCE_NS
 
     def _begin(self, admitted: _Admitted) -> None:
         if admitted.begin is None:
