@@ -1,11 +1,12 @@
 # Needs Python 3.11 or newer with venv, a C++ compiler and make; everything else comes from PyPI into .venv.
-# Stamp files in .venv remember what is installed, so that a second run does no pip work at all. Tools of tests are compiled
-# when they are imported (--no-compile): most of what comes with them never is.
+# Stamp files in .venv remember what is installed, so that a second run does no pip work at all. Packages are compiled when
+# they are imported (PIP_NO_COMPILE), those that pip builds with too: most of what comes with them never is.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+export PIP_NO_COMPILE := 1
 NATIVE := $(wildcard src/zerolayer/native/*)
 # An editable install knows modules by place: one that moved, came or went needs a new one.
 LAYOUT := $(shell find src/zerolayer -name '*.py' | LC_ALL=C sort | cksum | cut -d' ' -f1)
@@ -94,11 +95,11 @@ $(VENV)/fuzz-tools: pyproject.toml | $(BIN)/python
 
 $(VENV)/judge-extra: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["judge"], sep="\n")' > $(VENV)/judge-requirements.txt
-	@$(PIP) install --no-compile --requirement $(VENV)/judge-requirements.txt || echo "Not installed, so some judges will be skipped."
+	@$(PIP) install --requirement $(VENV)/judge-requirements.txt || echo "Not installed, so some judges will be skipped."
 	@touch $@
 
 $(VENV)/test-tools: pyproject.toml | $(BIN)/python
 	@echo "Installing the test tools ..."
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test"], sep="\n")' > $(VENV)/test-requirements.txt
-	@$(PIP) install --no-compile --requirement $(VENV)/test-requirements.txt
+	@$(PIP) install --requirement $(VENV)/test-requirements.txt
 	@touch $@

@@ -59,8 +59,12 @@ COMPUTATION = Lane(
 DOORS = Lane("doors", ("tests/client", "tests/front"))
 BUILDS = Lane(
     "builds",
+    ("tests/judges/test_sanitizers.py", "tests/judges/test_arm64.py", "tests/test_packaging.py"),
+    computes=True,
+)
+FIGURES = Lane(  # on one core each, while builds wait for the longest compiler
+    "figures",
     (
-        "tests/judges/test_sanitizers.py", "tests/judges/test_arm64.py", "tests/test_packaging.py",
         "tests/check/test_detector_power.py", "tests/judges/test_structured_output.py",
         "tests/model/test_native_accuracy.py",
     ),
@@ -84,7 +88,7 @@ TIME = Lane(
 PACED = Lane("paced", ("tests/judges/test_simulate.py",))  # waits for a mock's steps while TIME waits for its sockets
 PLANS = {
     "test": Plan((), ((Lane("servers"), DOORS, COMPUTATION),)),
-    "judges": Plan(("-m", "judge", "-rs"), ((Lane("clients"), FAULTS, BUILDS), (TIME, PACED))),
+    "judges": Plan(("-m", "judge", "-rs"), ((Lane("clients"), FAULTS, BUILDS, FIGURES), (TIME, PACED))),
 }
 
 

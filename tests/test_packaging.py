@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
@@ -17,7 +18,9 @@ pytestmark = pytest.mark.judge
 
 def run(*command: str | Path, folder: Path) -> str:
     """Run a command in ``folder``; its output, which is the failure's text where it fails."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    # What pip installs is compiled when it is imported: most of it never is.
+    environ = os.environ | {"PIP_NO_COMPILE": "1"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environ)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
 
