@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from arrivals import ARRIVALS, PRICES, SLOTS
+from arrivals import ARRIVALS, GRACES_MS, PRICES, SLOTS, TIGHTER
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simulation import LIMITS, MS, Client, Simulation, work
@@ -15,8 +15,8 @@ from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
 
 
-def _simulate(prices: Prices, arrivals: list[tuple], seed: int, lazy: float, check) -> Simulation:
-    simulation = Simulation(SLOTS, prices, seed, lazy=lazy, reserved=seed % 2)
+def _simulate(prices: Prices, arrivals: list[tuple], seed: int, lazy: float, grace_ms: int, check) -> Simulation:
+    simulation = Simulation(SLOTS, prices, seed, lazy=lazy, reserved=seed % 2, grace_ms=grace_ms)
     when = simulation.now
     for name, (gap, chunks, tokens, late, stops, limits, tier) in enumerate(arrivals):
         when += gap * MS
@@ -26,30 +26,46 @@ def _simulate(prices: Prices, arrivals: list[tuple], seed: int, lazy: float, che
     return simulation
 
 
+def _prices(step_ms: int, chunk_ms: int, reserve_ms: int, rate: float) -> Prices:
+    return Prices(step_ms * MS, (0, chunk_ms * MS), reserve_ms * MS, rate, (step_ms + chunk_ms) * MS)
+
+
+def _tight(gap_ms: int, chunks: int, tokens: int, late_ms: int = 0, limits: Limits = TIGHTER) -> tuple:
+    return gap_ms, chunks, tokens, late_ms * MS, None, limits, Tier.DEFAULT
+
+
+EARLY = [*[_tight(0, 1, 60, limits=LIMITS)] * SLOTS, _tight(50, 1, 60, -5)]
+BEHIND_A_PROMPT = [_tight(0, 3, 3), _tight(0, 4, 44)]  # which is read when the second one comes
+BEHIND_TWO_PROMPTS = [_tight(0, 4, 23), _tight(0, 1, 53), _tight(0, 1, 40)]
+
+
 @settings(max_examples=150, deadline=None)
-@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0))
-def test_no_admitted_request_is_late_and_every_redeemed_booking_is_served(prices, arrivals, seed, lazy):
-    simulation = _simulate(prices, arrivals, seed, lazy, lambda _: None)
+@example(_prices(6, 0, 18, 1.0), EARLY, 2, 1.0, 20)
+@example(_prices(6, 19, 13, 1.12), BEHIND_A_PROMPT, 0, 1.0, 250)
+@example(_prices(6, 13, 1, 1.4), BEHIND_TWO_PROMPTS, 0, 1.0, 20)
+@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0), GRACES_MS)
+def test_no_admitted_request_is_late_and_every_redeemed_booking_is_served(prices, arrivals, seed, lazy, grace_ms):
+    simulation = _simulate(prices, arrivals, seed, lazy, grace_ms, lambda _: None)
     assert simulation.broken == []
 
 
 @settings(max_examples=80, deadline=None)
-@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0))
-def test_the_sum_of_promises_is_feasible_at_all_times(prices, arrivals, seed, lazy):
+@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0), GRACES_MS)
+def test_the_sum_of_promises_is_feasible_at_all_times(prices, arrivals, seed, lazy, grace_ms):
     infeasible = []
 
     def check(simulation: Simulation) -> None:
         if not simulation.calendar.is_feasible():
             infeasible.append(simulation.now)
 
-    _simulate(prices, arrivals, seed, lazy, check)
+    _simulate(prices, arrivals, seed, lazy, grace_ms, check)
     assert infeasible == []
 
 
 @settings(max_examples=60, deadline=None)
-@given(PRICES, ARRIVALS, st.integers(0, 1000))
-def test_nothing_is_left_behind(prices, arrivals, seed):
-    simulation = _simulate(prices, arrivals, seed, 0.8, lambda _: None)
+@given(PRICES, ARRIVALS, st.integers(0, 1000), GRACES_MS)
+def test_nothing_is_left_behind(prices, arrivals, seed, grace_ms):
+    simulation = _simulate(prices, arrivals, seed, 0.8, grace_ms, lambda _: None)
     calendar = simulation.calendar
     left = (calendar.taken, len(calendar.bookings), calendar.booked_ns, len(simulation.admission.tickets))
     assert (left, len(simulation.done)) == ((0, 0, 0, 0), len(arrivals))
