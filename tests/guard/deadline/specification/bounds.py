@@ -139,10 +139,10 @@ class Bounds:
         first = base + (JOIN_STEPS + occupants.pending_steps + work.chunks) * prices.step_ns
         end = first + max(0, work.tokens - 1) * prices.step_ns
         for booking in self._booked:
-            if booking.start_ns >= end:
+            if booking.start_ns > end:
                 break
             end += booking.weight_ns
-            if booking.start_ns < first:
+            if booking.start_ns <= first:
                 first += booking.weight_ns
         return -1 if first > terms.from_ns + terms.first_token_ns or end > terms.due_ns else end
 
@@ -171,10 +171,10 @@ class Bounds:
         if self._fits(wanted.weight_ns):
             return moved
         before = self.ends()
-        if max(before) > moved:
+        if max(before) >= moved:
             for end, limit, was in zip(self._disturbed(0, wanted), self.limits, before, strict=True):
-                if end > limit and end > was > moved:
-                    moved = was
+                if end > limit and end > was >= moved:
+                    moved = was + 1
         return moved
 
     def _disturbed(self, more_ns: int, wanted: Booking | None) -> list[int]:
@@ -196,9 +196,9 @@ class Bounds:
             not_yet = [step - self._occupants.steps for step in self._not_before]
             for slot in over:
                 waits = slot in unconfirmed
-                if ends[slot] <= self._occupants.due[slot]:  # what is booked behind it does not begin before its end
-                    others = [booking for booking in booked if booking.slot != slot]
-                    ends[slot] = disturbed_end(alone[slot], others, waits=waits)
+                # What is booked in its own slot does not begin before its end, or only where that is no matter.
+                others = [booking for booking in booked if booking.slot != slot]
+                ends[slot] = disturbed_end(alone[slot], others, waits=waits)
                 added = begun_within(self._occupants.left(slot), slot, self._chains, not_yet, wanted, waits=waits)
                 ends[slot] = min(ends[slot], alone[slot] + added)
         return ends

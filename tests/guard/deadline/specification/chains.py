@@ -35,7 +35,7 @@ def disturbed_end(end: int, booked: Sequence[Booking], *, waits: bool) -> int:
     ``waits``: their prompts may be read before its own. Otherwise they only make its steps longer.
     """
     for booking in booked:
-        if booking.start_ns >= end:
+        if booking.start_ns > end:
             break
         end += booking.weight_ns if waits else booking.work.chunk_ns
     return end
@@ -43,13 +43,13 @@ def disturbed_end(end: int, booked: Sequence[Booking], *, waits: bool) -> int:
 
 def disturbed(ends: list[int], booked: Sequence[Booking], *, wait: bool) -> list[int]:
     """``disturbed_end`` of all ends; 0, a free slot, stays so."""
-    if not booked or booked[0].start_ns >= max(ends):
+    if not booked or booked[0].start_ns > max(ends):
         return ends
     added, place, count = 0, 0, len(booked)
     moved = list(ends)
     for slot in sorted(range(len(ends)), key=ends.__getitem__):
         end = ends[slot]
-        while place < count and booked[place].start_ns < end + added:
+        while place < count and booked[place].start_ns <= end + added:
             booking = booked[place]
             added += booking.weight_ns if wait else booking.work.chunk_ns
             place += 1
