@@ -32,7 +32,7 @@ class Starts {
   // `waited`: its client was refused without a booking before.
   Held book(const Work& work, const Terms& terms, const Moment& at, const Spaced& spaced, bool soft, bool gap, bool waited) {
     const Prices& prices = at.prices;
-    const Ns plain = work.need_ns(prices);
+    const Ns plain = work.need_ns(prices) + prices.spent_ns, first = work.first_ns(prices) + prices.spent_ns;
     const auto booking = std::make_shared<Booking>(0, -1, work, terms, work.steps(), work.typical_ns(prices, slots_ - 1), plain,
                                                    work.weight_ns(prices), soft);
     const Ns bound = earliest(*booking, at);
@@ -40,7 +40,7 @@ class Starts {
     Spares spares;
     // Whoever comes early has that much less of its own limits left at its start.
     const Ns end_ns = terms.end_ns - kEarlyNs, first_token_ns = terms.first_token_ns - kEarlyNs;
-    if (!agenda_.demands.set_aside(*booking, end_ns - plain, first_token_ns - work.first_ns(prices), spares)) return nullptr;
+    if (!agenda_.demands.set_aside(*booking, end_ns - plain, first_token_ns - first, spares)) return nullptr;
     if (!agenda_.demands.bear(*booking, waited)) return nullptr;
     const Ns longest = booking->hold_ns;
     const Ns begun_ns = terms.patience_ns - booking->need_ns;  // at the latest, however long its client may be held
@@ -139,7 +139,7 @@ class Starts {
       follows = true;
     }
     booking.slot = slot;
-    booking.start_ns = start;
+    booking.start_ns = std::max(start, at.now_ns + kSoonNs);  // whoever is ahead may be late
     return bound;
   }
 

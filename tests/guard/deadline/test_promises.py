@@ -37,6 +37,7 @@ def _one(
 
 
 EARLY = [*[_one(0, 1, 60, limits=LIMITS)] * SLOTS, _one(50, 1, 60, -5)]
+WHILE_STEPS_ARE_LATE = [_one(193, 3, 10, -5, LIMITS), _one(207, 3, 49, 20, STEADY), _one(0, 4, 43, -5, stops=5)]
 BEHIND_A_PROMPT = [_one(0, 3, 3), _one(0, 4, 44)]  # which is read when the second one comes
 BEHIND_TWO_PROMPTS = [_one(0, 4, 23), _one(0, 1, 53), _one(0, 1, 40)]
 WIDE = Limits(900 * MS, 250 * MS, 3_000 * MS)
@@ -56,6 +57,7 @@ JUST_AS_ANOTHER_ENDS = [_one(46, 2, 49, -5), _one(107, 1, 56, 0, TIGHT, 5)]
 @settings(max_examples=150, deadline=None)
 @example(_prices(10, 26, 17, 1.4), BESIDE_WHO_RUNS_IN_ITS_SLOT, 3, 1.0, 20)
 @example(_prices(6, 0, 18, 1.0), EARLY, 2, 1.0, 20)
+@example(_prices(7, 12, 11, 1.0), WHILE_STEPS_ARE_LATE, 39, 0.8, 20)
 @example(_prices(6, 19, 13, 1.12), BEHIND_A_PROMPT, 0, 1.0, 250)
 @example(_prices(6, 13, 1, 1.4), BEHIND_TWO_PROMPTS, 0, 1.0, 20)
 @given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0), GRACES_MS)
@@ -77,6 +79,20 @@ def test_the_sum_of_promises_is_feasible_at_all_times(prices, arrivals, seed, la
 
     _simulate(prices, arrivals, seed, lazy, grace_ms, check)
     assert infeasible == []
+
+
+@settings(max_examples=80, deadline=None)
+@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0), GRACES_MS)
+def test_whoever_is_booked_is_told_a_time_that_is_to_come(prices, arrivals, seed, lazy, grace_ms):
+    known, past = set(), []
+
+    def check(simulation: Simulation) -> None:
+        new = [booking for booking in simulation.calendar.bookings if booking.ticket not in known]
+        known.update(booking.ticket for booking in new)
+        past.extend(booking for booking in new if booking.start_ns <= simulation.now)
+
+    _simulate(prices, arrivals, seed, lazy, grace_ms, check)
+    assert past == []
 
 
 @settings(max_examples=60, deadline=None)

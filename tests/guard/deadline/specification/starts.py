@@ -59,7 +59,8 @@ class Starts:
         then, or a moment longer. ``waited``: its client was refused without a booking before.
         """
         prices, agenda, demands = at.prices, self._agenda, self._agenda.demands
-        plain, weight = work.need_ns(prices), work.weight_ns(prices)
+        plain, first = work.need_ns(prices) + prices.spent_ns, work.first_ns(prices) + prices.spent_ns
+        weight = work.weight_ns(prices)
         booking = Booking(
             0, -1, work, terms, work.steps, work.typical_ns(prices, self._slots - 1), plain, weight, soft=soft
         )
@@ -68,7 +69,7 @@ class Starts:
             return None
         # Whoever comes early has that much less of its own limits left at its start.
         end_ns, first_token_ns = terms.end_ns - EARLY_NS, terms.first_token_ns - EARLY_NS
-        spares = demands.set_aside(booking, end_ns - plain, first_token_ns - work.first_ns(prices))
+        spares = demands.set_aside(booking, end_ns - plain, first_token_ns - first)
         if spares is None or not demands.bear(booking, waited=waited):
             return None
         longest, read = booking.hold_ns, self._waiting_until_ns(at)
@@ -159,7 +160,7 @@ class Starts:
             bound = max(bound, ahead.latest_ns) if ahead.waits_ns else bound
             follow = ahead.next_ns if place or agenda.follows[slot] else ahead.last_ns
             bound = follow(self._grace_ns, bound or 1)
-        booking.slot, booking.start_ns = slot, start
+        booking.slot, booking.start_ns = slot, max(start, at.now_ns + _SOON_NS)  # whoever is ahead may be late
         return bound
 
     def _waiting_until_ns(self, at: Moment) -> int:
