@@ -180,7 +180,7 @@ class Bounds:
     def _disturbed(self, more_ns: int, wanted: Booking | None) -> list[int]:
         """All ends, if ``more_ns`` were added now, and ``wanted`` were booked too.
 
-        Bookings count where they start before an end, or, where that comes to less, as often as their slots can begin
+        Bookings count where they start before an end; where that is too much, only as often as their slots can begin
         one within the steps that are left.
         """
         alone = [end and end + more_ns for end in self.alone] if more_ns else self.alone
@@ -193,12 +193,16 @@ class Bounds:
         over = [slot for slot, limit in enumerate(self.limits) if ends[slot] > limit]
         if over:
             ends = list(ends)
-            not_yet = [step - self._occupants.steps for step in self._not_before]
             for slot in over:
-                waits = slot in unconfirmed
-                # What is booked in its own slot does not begin before its end, or only where that is no matter.
-                others = [booking for booking in booked if booking.slot != slot]
-                ends[slot] = disturbed_end(alone[slot], others, waits=waits)
-                added = begun_within(self._occupants.left(slot), slot, self._chains, not_yet, wanted, waits=waits)
-                ends[slot] = min(ends[slot], alone[slot] + added)
+                ends[slot] = self._closer(slot, alone[slot], wanted)
         return ends
+
+    def _closer(self, slot: int, alone: int, wanted: Booking | None) -> int:
+        """What is booked in its own slot does not begin before its end, or only where that is no matter."""
+        end, waits = alone, slot in self._occupants.unconfirmed
+        not_yet, left = [step - self._occupants.steps for step in self._not_before], self._occupants.left(slot)
+        while True:
+            later = alone + begun_within(left, end, slot, self._chains, not_yet, wanted, waits=waits)
+            if later == end:
+                return end
+            end = later

@@ -89,15 +89,17 @@ def grown_run_ns(chain: Sequence[Booking], last: Booking, reach: int) -> int:
 
 
 def begun_within(
-    left: int, own: int, chains: Chains, not_yet: Sequence[int], wanted: Booking | None, *, waits: bool
+    left: int, until_ns: int, own: int, chains: Chains, not_yet: Sequence[int], wanted: Booking | None, *, waits: bool
 ) -> int:
-    """What bookings of other slots than ``own`` can add within ``left`` steps, ``wanted`` included.
+    """What bookings of other slots than ``own`` that start by ``until_ns`` can add within ``left`` steps.
 
-    ``not_yet`` are the steps before a slot's next booking may begin; ``waits`` as for ``disturbed_end``.
+    ``wanted`` is included. ``not_yet`` are the steps before a slot's next booking may begin; ``waits`` as for
+    ``disturbed_end``.
     """
     added = 0
     for slot, chain in enumerate(chains):
-        near = [*chain, wanted] if wanted is not None and wanted.slot == slot else chain
+        all_of_it = [*chain, wanted] if wanted is not None and wanted.slot == slot else chain
+        near = [booking for booking in all_of_it if booking.start_ns <= until_ns]
         room = left - max(0, not_yet[slot])
         if near and room >= 0 and slot != own:
             added += run_ns(near, room, waits=waits)
