@@ -84,6 +84,19 @@ def test_outliers_are_paid_for_once_and_not_with_every_step() -> None:
     assert thousand >= 1000 * 1_000 + 1000 // 64 * 19_000
 
 
+def test_what_late_steps_spend_of_the_reserve_is_told_beside_what_is_left() -> None:
+    cost, told = table(), []
+    for _ in range(20):
+        for _ in range(63):
+            cost.observe(decode_rows=16, elapsed_ns=1_000)
+            told.append(cost.prices())
+        cost.observe(decode_rows=16, elapsed_ns=20_000)
+    recent = told[-630:]
+    spent, whole = [each.spent_ns for each in recent], [each.reserve_ns + each.spent_ns for each in recent]
+    assert min(spent) == 0 < max(spent)
+    assert max(whole) - min(whole) < max(spent) / 2
+
+
 def test_a_machine_that_becomes_slower_promises_less() -> None:
     cost = table()
     for _ in range(200):

@@ -46,6 +46,7 @@ class Prices(msgspec.Struct, frozen=True):
     reserve_ns: int = 0
     rate: float = 1.0  # promised over typical
     stall_ns: int = 0  # bound of one step that carries a full chunk: the longest gap between two tokens of a stream
+    spent_ns: int = 0  # of the reserve, now: whoever starts later may find it whole
 
     def chunk(self, tokens: int) -> int:
         """What a chunk of ``tokens`` adds to a step."""
@@ -61,6 +62,7 @@ def together(own: Prices, other: Prices) -> Prices:
         reserve_ns=own.reserve_ns + other.reserve_ns,
         rate=own.rate,
         stall_ns=own.stall_ns + other.stall_ns,
+        spent_ns=own.spent_ns + other.spent_ns,
     )
 
 
@@ -193,7 +195,7 @@ class CostTable:
         own = self.alone()
         if self._turn[0] is not own:
             full = own.step_ns + own.chunk_ns[-1]
-            self._turn = (own, Prices(step_ns=full, reserve_ns=own.reserve_ns, stall_ns=own.stall_ns))
+            self._turn = (own, msgspec.structs.replace(own, step_ns=full, chunk_ns=(0,), rate=1.0))
         return self._turn[1]
 
     def _beside(self, own: Prices, other: Prices) -> Prices:
@@ -278,12 +280,15 @@ class CostTable:
         if self._steps < _WINDOW:
             reserve = max(reserve, _FIRST_RESERVE * dearest * pace)
         stall = self.mixed_bound_ns()
+        least = stall - rate * dearest
+        left = int(max(reserve - self._backlog, least))
         return Prices(
             step_ns=int(decode * rate),
             chunk_ns=(0, *[int(rate * (cost - decode)) for cost in mixed]),
-            reserve_ns=int(max(reserve - self._backlog, stall - rate * dearest)),
+            reserve_ns=left,
             rate=self.rate,
             stall_ns=stall,
+            spent_ns=int(max(reserve, least)) - left,
         )
 
     def _row(self, decode_rows: int, prefill_tokens: int) -> _Row:

@@ -34,6 +34,7 @@ inline bool above(double x, Ns ns) {
 struct Prices {
   Ns step_ns = 0, chunk_ns = 0, reserve_ns = 0, stall_ns = 0;
   double rate = 1.0;  // promised over typical
+  Ns spent_ns = 0;    // of the reserve, now: whoever starts later may find it whole
   bool operator==(const Prices&) const = default;
 };
 

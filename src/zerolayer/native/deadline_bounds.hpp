@@ -54,9 +54,9 @@ class Bounds {
     Ns first = base + (kJoinSteps + occupants_.pending_steps + work.chunks) * prices_.step_ns;
     Ns end = first + work.later_steps() * prices_.step_ns;
     for (const Held& booking : booked_) {
-      if (booking->start_ns >= end) break;
+      if (booking->start_ns > end) break;
       end += booking->weight_ns;
-      if (booking->start_ns < first) first += booking->weight_ns;
+      if (booking->start_ns <= first) first += booking->weight_ns;
     }
     return first > terms.from_ns + terms.first_token_ns || end > terms.due_ns() ? -1 : end;
   }
@@ -73,11 +73,11 @@ class Bounds {
     Ns moved = wanted.start_ns;
     if (fits(wanted.weight_ns)) return moved;
     const std::vector<Ns> before = ends();
-    if (*std::max_element(before.begin(), before.end()) <= moved) return moved;
+    if (*std::max_element(before.begin(), before.end()) < moved) return moved;
     const std::vector<Ns> after = disturbed(0, &wanted);
     for (size_t slot = 0; slot < after.size(); slot++) {
       const Ns end = after[slot], was = before[slot];
-      if (end > limits[slot] && end > was && was > moved) moved = was;
+      if (end > limits[slot] && end > was && was >= moved) moved = was + 1;
     }
     return moved;
   }
@@ -110,7 +110,7 @@ class Bounds {
 
   // All ends, if `more_ns` were added now, and `wanted` were booked too.
   //
-  // Bookings count where they start before an end, or, where that comes to less, as often as their slots can begin one within the steps left.
+  // Bookings count where they start before an end; where that is too much, only as often as their slots can begin one within the steps left.
   std::vector<Ns> disturbed(Ns more_ns, const Booking* wanted) const {
     std::vector<Ns> alone(limits.size());
     for (size_t slot = 0; slot < alone.size(); slot++) {
@@ -125,7 +125,7 @@ class Bounds {
     for (size_t each = place; each < booked_.size(); each++) booked.push_back(booked_[each].get());
     std::vector<Ns> ends = moved(alone, booked, occupants_.any_unconfirmed());
     for (size_t slot = 0; slot < ends.size(); slot++) {
-      if (ends[slot] > limits[slot]) ends[slot] = closer(int(slot), alone[slot], ends[slot], booked, wanted);
+      if (ends[slot] > limits[slot]) ends[slot] = closer(int(slot), alone[slot], wanted);
     }
     return ends;
   }
@@ -133,46 +133,45 @@ class Bounds {
   // `disturbed_end` of all ends.
   static std::vector<Ns> moved(const std::vector<Ns>& ends, const std::vector<const Booking*>& booked, bool waits) {
     std::vector<Ns> after = ends;
-    if (booked.empty() || booked[0]->start_ns >= *std::max_element(ends.begin(), ends.end())) return after;
+    if (booked.empty() || booked[0]->start_ns > *std::max_element(ends.begin(), ends.end())) return after;
     std::vector<int> order(ends.size());
     std::iota(order.begin(), order.end(), 0);
     std::sort(order.begin(), order.end(), [&](int one, int other) { return ends[one] < ends[other]; });
     Ns added = 0;
     size_t place = 0;
     for (int slot : order) {
-      for (; place < booked.size() && booked[place]->start_ns < ends[slot] + added; place++) added += added_ns(*booked[place], waits);
+      for (; place < booked.size() && booked[place]->start_ns <= ends[slot] + added; place++) added += added_ns(*booked[place], waits);
       after[slot] = ends[slot] ? ends[slot] + added : 0;
     }
     return after;
   }
 
-  // A less careful bound of one end that would pass its limit.
-  Ns closer(int slot, Ns alone, Ns end, const std::vector<const Booking*>& booked, const Booking* wanted) const {
-    const bool waits = occupants_.unconfirmed(slot);
-    if (end <= occupants_.due[slot]) {  // what is booked behind it does not begin before its end
-      end = alone;
-      for (const Booking* booking : booked) {
-        if (booking->slot == slot) continue;
-        if (booking->start_ns >= end) break;
-        end += added_ns(*booking, waits);
-      }
+  // A closer bound of one end that would pass its limit: what is booked adds to it only as far as it starts before that end.
+  Ns closer(int slot, Ns alone, const Booking* wanted) const {
+    for (Ns end = alone;;) {
+      const Ns later = alone + begun_ns(slot, end, wanted);
+      if (later == end) return end;
+      end = later;
     }
-    return std::min(end, alone + begun_within_ns(occupants_.left(slot), slot, wanted, waits));
   }
 
-  // What bookings of other slots than `own` can add within `left` steps, `wanted` included.
-  Ns begun_within_ns(int64_t left, int own, const Booking* wanted, bool waits) const {
+  // What bookings of other slots than `own` that start by `until_ns` can add within the steps left there, `wanted` included.
+  //
+  // What is booked in its own slot does not begin before its end, or only where that is no matter.
+  Ns begun_ns(int own, Ns until_ns, const Booking* wanted) const {
+    const int64_t left = occupants_.left(own);
+    const bool waits = occupants_.unconfirmed(own);
     Ns added = 0;
+    Chain near;
     for (int slot = 0; slot < int(chains_.size()); slot++) {
       const int64_t room = left - std::max<int64_t>(0, not_before_[slot] - occupants_.steps);
       if (slot == own || room < 0) continue;
-      if (wanted && wanted->slot == slot) {
-        Chain near = chains_[slot];
-        near.push_back(const_cast<Booking*>(wanted));
-        added += run_ns(near, room, waits);
-      } else {
-        added += run_ns(chains_[slot], room, waits);
+      near.clear();
+      for (Booking* booking : chains_[slot]) {
+        if (booking->start_ns <= until_ns) near.push_back(booking);
       }
+      if (wanted && wanted->slot == slot && wanted->start_ns <= until_ns) near.push_back(const_cast<Booking*>(wanted));
+      added += run_ns(near, room, waits);
     }
     return added;
   }

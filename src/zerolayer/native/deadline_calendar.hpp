@@ -184,7 +184,11 @@ class Calendar {
     const bool shaped = confirmed() && occupants_.steps < agenda_.not_before[own];
     if (shaped || !is_next(booking, agenda_.chains[own], now)) return -1;
     int slot = own;
-    if (!is_free(own)) slot = suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, false);
+    if (!is_free(own)) {
+      refresh(now);
+      if (bounds_.end(own) > occupants_.due[own]) return -1;  // who runs there has been promised that none of its own slot disturbs it
+      slot = suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, false);
+    }
     if (slot < 0) return -1;
     const Held kept = held(&booking);
     agenda_.not_before[own] = occupants_.steps + booking.steps;

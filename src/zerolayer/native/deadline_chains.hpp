@@ -33,7 +33,7 @@ inline Ns added_ns(const Booking& booking, bool waits) { return waits ? booking.
 template <class Bookings>
 Ns disturbed_end(Ns end, const Bookings& booked, bool waits) {
   for (const auto& booking : booked) {
-    if (booking->start_ns >= end) break;
+    if (booking->start_ns > end) break;
     end += added_ns(*booking, waits);
   }
   return end;

@@ -83,9 +83,9 @@ void bind_calendar(nb::module_& m) {
            },
            "slots"_a, "grace_ns"_a, "horizon_ns"_a, "reserved"_a)
       .def_ro("slots", &Calendar::slots)
-      .def("price", [](Calendar& self, Ns step_ns, Ns chunk_ns, Ns reserve_ns, Ns stall_ns, double rate) {
+      .def("price", [](Calendar& self, Ns step_ns, Ns chunk_ns, Ns reserve_ns, Ns stall_ns, double rate, Ns spent_ns) {
         if (step_ns < 0 || chunk_ns < 0 || !(rate > 0)) throw nb::value_error("steps take time");
-        self.prices = {step_ns, chunk_ns, reserve_ns, stall_ns, rate};
+        self.prices = {step_ns, chunk_ns, reserve_ns, stall_ns, rate, spent_ns};
       })
       .def_prop_ro("free", &Calendar::free)
       .def_prop_ro("confirmed", &Calendar::confirmed)

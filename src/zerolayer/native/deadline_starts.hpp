@@ -32,18 +32,21 @@ class Starts {
   // `waited`: its client was refused without a booking before.
   Held book(const Work& work, const Terms& terms, const Moment& at, const Spaced& spaced, bool soft, bool gap, bool waited) {
     const Prices& prices = at.prices;
-    const Ns plain = work.need_ns(prices);
+    const Ns plain = work.need_ns(prices) + prices.spent_ns, first = work.first_ns(prices) + prices.spent_ns;
     const auto booking = std::make_shared<Booking>(0, -1, work, terms, work.steps(), work.typical_ns(prices, slots_ - 1), plain,
                                                    work.weight_ns(prices), soft);
     const Ns bound = earliest(*booking, at);
     if (bound == kNever) return nullptr;
     Spares spares;
-    if (!agenda_.demands.set_aside(*booking, terms.end_ns - plain, terms.first_token_ns - work.first_ns(prices), spares)) return nullptr;
+    // Whoever comes early has that much less of its own limits left at its start.
+    const Ns end_ns = terms.end_ns - kEarlyNs, first_token_ns = terms.first_token_ns - kEarlyNs;
+    if (!agenda_.demands.set_aside(*booking, end_ns - plain, first_token_ns - first, spares)) return nullptr;
     if (!agenda_.demands.bear(*booking, waited)) return nullptr;
     const Ns longest = booking->hold_ns;
-    // When it must begin, however long its client may be held; chunks that wait now are in nobody's spare.
-    const Ns begun_ns = terms.patience_ns - booking->need_ns - waiting_ns(prices);
+    const Ns begun_ns = terms.patience_ns - booking->need_ns;  // at the latest, however long its client may be held
     if (bound > begun_ns) return nullptr;
+    // Prompts that wait now and are not read by its start are the first to take from its spare.
+    const Ns read_ns = waiting_until_ns(at), spare_ns = std::min(spares.spare_ns, spares.first_spare_ns);
     const Ns left = gap ? booking->typical_ns * kGap / 8 + kJoinSteps * prices.step_ns : 0;  // whoever comes joins first
     booking->start_ns = std::max(booking->start_ns + left, bound - longest);
     booking->strict = terms.per_token_ns < prices.stall_ns;
@@ -51,7 +54,7 @@ class Starts {
     for (int round = 0; round < kRounds; round++) {
       const Ns free_from = apart(booking->start_ns, distance_ns(*booking)), wanted = spaced ? spaced(free_from) : free_from;
       booking->start_ns = wanted;
-      const Ns moved = undisturbed(*booking, spares.first_spare_ns, at);
+      const Ns moved = undisturbed(*booking, read_ns - spare_ns, at);
       if (moved > last) return nullptr;
       if (moved == wanted) {
         const Ns free = gap ? std::max(bound, moved + booking->need_ns - booking->typical_ns * (kGap - kWaits) / 8) : bound;
@@ -59,6 +62,7 @@ class Starts {
         booking->waits_ns = gap ? booking->typical_ns * kWaits / 8 : 0;
         agenda_.add(booking);
         agenda_.demands.add(*booking, spares);
+        if (read_ns > moved) agenda_.demands.charge(*booking, read_ns - moved);
         return booking;
       }
       booking->start_ns = moved;
@@ -80,7 +84,7 @@ class Starts {
     }
     const Ns last = std::min(at.now_ns + horizon_ns_, terms.patience_ns - need);
     for (int round = 0; round < kRounds; round++) {
-      Ns moved = undisturbed(wanted, first_room, at);
+      Ns moved = undisturbed(wanted, waiting_until_ns(at) - first_room, at);
       if (spaced) moved = spaced(moved);
       if (moved > last) return -1;
       if (moved == wanted.start_ns) return moved;
@@ -135,12 +139,15 @@ class Starts {
       follows = true;
     }
     booking.slot = slot;
-    booking.start_ns = start;
+    booking.start_ns = std::max(start, at.now_ns + kSoonNs);  // whoever is ahead may be late
     return bound;
   }
 
-  // Chunks that are admitted and may still wait when somebody who is booked comes.
-  Ns waiting_ns(const Prices& prices) const { return occupants_.pending_ns + occupants_.pending_steps * prices.step_ns; }
+  // When the prompts that are admitted have been read, but for the reserve, which is in what is booked; 0 where none waits.
+  Ns waiting_until_ns(const Moment& at) const {
+    const int64_t steps = occupants_.pending_steps;
+    return steps ? at.base_ns + occupants_.pending_ns + (kJoinSteps + steps) * at.prices.step_ns : 0;
+  }
 
   // Between two starts: less than starts have where slots follow each other without a rest.
   Ns distance_ns(const Booking& booking) const { return booking.typical_ns * 3 / (4 * slots_); }
@@ -154,11 +161,10 @@ class Starts {
     return start_ns;
   }
 
-  // Its start, or a later one if what runs could not bear it.
-  Ns undisturbed(const Booking& wanted, Ns spare_ns, const Moment& at) const {
+  // Its start, or a later one if what runs could not bear it. It cannot bear to begin before `ready_ns`.
+  Ns undisturbed(const Booking& wanted, Ns ready_ns, const Moment& at) const {
     const Prices& prices = at.prices;
-    Ns moved = agenda_.bounds.start_beside(wanted);
-    if (const Ns waiting = waiting_ns(prices)) moved = std::max(moved, at.base_ns + waiting + prices.reserve_ns - spare_ns);
+    Ns moved = std::max(agenda_.bounds.start_beside(wanted), ready_ns);
     for (int slot : occupants_.interrupts(prices)) moved = std::max(moved, agenda_.bounds.end(slot));
     if (wanted.strict || agenda_.strict) {
       for (const Held& other : agenda_.booked) {

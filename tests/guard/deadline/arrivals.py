@@ -18,6 +18,11 @@ PRICES = st.builds(
     reserve=st.integers(0, 30),
     rate=st.floats(1.0, 1.5),
 )
+TIGHT = Limits(300 * MS, 250 * MS, 800 * MS)
+TIGHTER = Limits(200 * MS, 250 * MS, 400 * MS)  # hardly more than some need
+STEADY = Limits(5_000 * MS, 20 * MS, 60_000 * MS)  # no prompt may be read beside it
+SEVERAL_LIMITS = [LIMITS, Limits(900 * MS, 250 * MS, 3_000 * MS), STEADY, TIGHT, TIGHTER]
+GRACES_MS = st.sampled_from([20, 250])
 LATENESS = st.one_of(st.none(), st.integers(-5 * MS, 250 * MS), st.sampled_from([-5 * MS, 2 * MS, 250 * MS]))
 ARRIVALS = st.lists(
     st.tuples(
@@ -26,7 +31,7 @@ ARRIVALS = st.lists(
         st.integers(1, 60),  # tokens
         LATENESS,
         st.one_of(st.none(), st.integers(1, 60)),  # tokens after which it stops early
-        st.sampled_from([LIMITS, Limits(900 * MS, 250 * MS, 3_000 * MS), Limits(5_000 * MS, 20 * MS, 60_000 * MS)]),
+        st.sampled_from(SEVERAL_LIMITS),
         st.sampled_from(Tier),
     ),
     min_size=1,

@@ -34,7 +34,8 @@ class Costs:
         self.backlog = 0
 
     def prices(self) -> Prices:
-        return msgspec.structs.replace(self._prices, reserve_ns=self._prices.reserve_ns - self.backlog)
+        left = self._prices.reserve_ns - self.backlog
+        return msgspec.structs.replace(self._prices, reserve_ns=left, spent_ns=self.backlog)
 
     @property
     def lone_ns(self) -> int:

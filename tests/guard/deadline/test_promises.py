@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from arrivals import ARRIVALS, PRICES, SLOTS
+from arrivals import ARRIVALS, GRACES_MS, PRICES, SLOTS, STEADY, TIGHT, TIGHTER
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simulation import LIMITS, MS, Client, Simulation, work
@@ -15,8 +15,8 @@ from zerolayer.model.cost import Prices
 from zerolayer.wire.schema import Tier
 
 
-def _simulate(prices: Prices, arrivals: list[tuple], seed: int, lazy: float, check) -> Simulation:
-    simulation = Simulation(SLOTS, prices, seed, lazy=lazy, reserved=seed % 2)
+def _simulate(prices: Prices, arrivals: list[tuple], seed: int, lazy: float, grace_ms: int, check) -> Simulation:
+    simulation = Simulation(SLOTS, prices, seed, lazy=lazy, reserved=seed % 2, grace_ms=grace_ms)
     when = simulation.now
     for name, (gap, chunks, tokens, late, stops, limits, tier) in enumerate(arrivals):
         when += gap * MS
@@ -26,30 +26,79 @@ def _simulate(prices: Prices, arrivals: list[tuple], seed: int, lazy: float, che
     return simulation
 
 
+def _prices(step_ms: int, chunk_ms: int, reserve_ms: int, rate: float) -> Prices:
+    return Prices(step_ms * MS, (0, chunk_ms * MS), reserve_ms * MS, rate, (step_ms + chunk_ms) * MS)
+
+
+def _one(
+    gap_ms: int, chunks: int, tokens: int, late_ms: int | None = 0, limits: Limits = TIGHTER, stops: int | None = None
+) -> tuple:
+    return gap_ms, chunks, tokens, None if late_ms is None else late_ms * MS, stops, limits, Tier.DEFAULT
+
+
+EARLY = [*[_one(0, 1, 60, limits=LIMITS)] * SLOTS, _one(50, 1, 60, -5)]
+WHILE_STEPS_ARE_LATE = [_one(193, 3, 10, -5, LIMITS), _one(207, 3, 49, 20, STEADY), _one(0, 4, 43, -5, stops=5)]
+BEHIND_A_PROMPT = [_one(0, 3, 3), _one(0, 4, 44)]  # which is read when the second one comes
+BEHIND_TWO_PROMPTS = [_one(0, 4, 23), _one(0, 1, 53), _one(0, 1, 40)]
+WIDE = Limits(900 * MS, 250 * MS, 3_000 * MS)
+BESIDE_WHO_RUNS_IN_ITS_SLOT = [  # the booked one begins in another slot, that has become free
+    *[_one(279, 3, 40, 20), _one(0, 4, 43, 0, TIGHT), _one(20, 3, 28, stops=5), _one(20, 3, 46, None, LIMITS)],
+    *[_one(278, 1, 42, None, TIGHT, 5), _one(0, 1, 56, 0, TIGHT, 5), _one(0, 4, 16, 0, LIMITS, 5)],
+    *[_one(0, 4, 30, 0, TIGHT), _one(0, 2, 39, 20, LIMITS, 5), _one(0, 4, 40, 20, STEADY, 5)],
+    *[_one(259, 2, 37, None, TIGHT), _one(0, 4, 50, 0, WIDE, 5), _one(20, 1, 51, 0, TIGHT)],
+]
+TWO_BEHIND_ONE = [
+    *[_one(200, 3, 42, 250, LIMITS), _one(140, 1, 46, -5, TIGHT), _one(0, 3, 23), _one(48, 4, 19, -5)],
+    *[_one(0, 2, 24, 0, WIDE, 5), _one(20, 1, 2, 0, LIMITS)],
+]
+JUST_AS_ANOTHER_ENDS = [_one(46, 2, 49, -5), _one(107, 1, 56, 0, TIGHT, 5)]
+
+
 @settings(max_examples=150, deadline=None)
-@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0))
-def test_no_admitted_request_is_late_and_every_redeemed_booking_is_served(prices, arrivals, seed, lazy):
-    simulation = _simulate(prices, arrivals, seed, lazy, lambda _: None)
+@example(_prices(10, 26, 17, 1.4), BESIDE_WHO_RUNS_IN_ITS_SLOT, 3, 1.0, 20)
+@example(_prices(6, 0, 18, 1.0), EARLY, 2, 1.0, 20)
+@example(_prices(7, 12, 11, 1.0), WHILE_STEPS_ARE_LATE, 39, 0.8, 20)
+@example(_prices(6, 19, 13, 1.12), BEHIND_A_PROMPT, 0, 1.0, 250)
+@example(_prices(6, 13, 1, 1.4), BEHIND_TWO_PROMPTS, 0, 1.0, 20)
+@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0), GRACES_MS)
+def test_no_admitted_request_is_late_and_every_redeemed_booking_is_served(prices, arrivals, seed, lazy, grace_ms):
+    simulation = _simulate(prices, arrivals, seed, lazy, grace_ms, lambda _: None)
     assert simulation.broken == []
 
 
 @settings(max_examples=80, deadline=None)
-@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0))
-def test_the_sum_of_promises_is_feasible_at_all_times(prices, arrivals, seed, lazy):
+@example(_prices(9, 35, 0, 1.0), TWO_BEHIND_ONE, 55, 1.0, 250)
+@example(_prices(6, 37, 0, 1.0), JUST_AS_ANOTHER_ENDS, 87, 1.0, 20)
+@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0), GRACES_MS)
+def test_the_sum_of_promises_is_feasible_at_all_times(prices, arrivals, seed, lazy, grace_ms):
     infeasible = []
 
     def check(simulation: Simulation) -> None:
         if not simulation.calendar.is_feasible():
             infeasible.append(simulation.now)
 
-    _simulate(prices, arrivals, seed, lazy, check)
+    _simulate(prices, arrivals, seed, lazy, grace_ms, check)
     assert infeasible == []
 
 
+@settings(max_examples=80, deadline=None)
+@given(PRICES, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0), GRACES_MS)
+def test_whoever_is_booked_is_told_a_time_that_is_to_come(prices, arrivals, seed, lazy, grace_ms):
+    known, past = set(), []
+
+    def check(simulation: Simulation) -> None:
+        new = [booking for booking in simulation.calendar.bookings if booking.ticket not in known]
+        known.update(booking.ticket for booking in new)
+        past.extend(booking for booking in new if booking.start_ns <= simulation.now)
+
+    _simulate(prices, arrivals, seed, lazy, grace_ms, check)
+    assert past == []
+
+
 @settings(max_examples=60, deadline=None)
-@given(PRICES, ARRIVALS, st.integers(0, 1000))
-def test_nothing_is_left_behind(prices, arrivals, seed):
-    simulation = _simulate(prices, arrivals, seed, 0.8, lambda _: None)
+@given(PRICES, ARRIVALS, st.integers(0, 1000), GRACES_MS)
+def test_nothing_is_left_behind(prices, arrivals, seed, grace_ms):
+    simulation = _simulate(prices, arrivals, seed, 0.8, grace_ms, lambda _: None)
     calendar = simulation.calendar
     left = (calendar.taken, len(calendar.bookings), calendar.booked_ns, len(simulation.admission.tickets))
     assert (left, len(simulation.done)) == ((0, 0, 0, 0), len(arrivals))

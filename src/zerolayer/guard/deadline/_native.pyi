@@ -90,7 +90,9 @@ class Calendar:
     def __init__(self, slots: int, grace_ns: int, horizon_ns: int, reserved: int) -> None: ...
     @property
     def slots(self) -> int: ...
-    def price(self, step_ns: int, chunk_ns: int, reserve_ns: int, stall_ns: int, rate: float, /) -> None:
+    def price(
+        self, step_ns: int, chunk_ns: int, reserve_ns: int, stall_ns: int, rate: float, spent_ns: int, /
+    ) -> None:
         """What to promise with from here on; ``chunk_ns`` is a full chunk's."""
 
     @property

@@ -47,7 +47,8 @@ class Calendar:
         prices = self._prices()
         if prices is not self._known:
             self._known = prices
-            self._core.price(prices.step_ns, prices.chunk_ns[-1], prices.reserve_ns, prices.stall_ns, prices.rate)
+            chunk_ns, spent_ns = prices.chunk_ns[-1], prices.spent_ns
+            self._core.price(prices.step_ns, chunk_ns, prices.reserve_ns, prices.stall_ns, prices.rate, spent_ns)
         return self._core
 
     # What there is.

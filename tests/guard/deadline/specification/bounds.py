@@ -139,10 +139,10 @@ class Bounds:
         first = base + (JOIN_STEPS + occupants.pending_steps + work.chunks) * prices.step_ns
         end = first + max(0, work.tokens - 1) * prices.step_ns
         for booking in self._booked:
-            if booking.start_ns >= end:
+            if booking.start_ns > end:
                 break
             end += booking.weight_ns
-            if booking.start_ns < first:
+            if booking.start_ns <= first:
                 first += booking.weight_ns
         return -1 if first > terms.from_ns + terms.first_token_ns or end > terms.due_ns else end
 
@@ -171,16 +171,16 @@ class Bounds:
         if self._fits(wanted.weight_ns):
             return moved
         before = self.ends()
-        if max(before) > moved:
+        if max(before) >= moved:
             for end, limit, was in zip(self._disturbed(0, wanted), self.limits, before, strict=True):
-                if end > limit and end > was > moved:
-                    moved = was
+                if end > limit and end > was >= moved:
+                    moved = was + 1
         return moved
 
     def _disturbed(self, more_ns: int, wanted: Booking | None) -> list[int]:
         """All ends, if ``more_ns`` were added now, and ``wanted`` were booked too.
 
-        Bookings count where they start before an end, or, where that comes to less, as often as their slots can begin
+        Bookings count where they start before an end; where that is too much, only as often as their slots can begin
         one within the steps that are left.
         """
         alone = [end and end + more_ns for end in self.alone] if more_ns else self.alone
@@ -193,12 +193,16 @@ class Bounds:
         over = [slot for slot, limit in enumerate(self.limits) if ends[slot] > limit]
         if over:
             ends = list(ends)
-            not_yet = [step - self._occupants.steps for step in self._not_before]
             for slot in over:
-                waits = slot in unconfirmed
-                if ends[slot] <= self._occupants.due[slot]:  # what is booked behind it does not begin before its end
-                    others = [booking for booking in booked if booking.slot != slot]
-                    ends[slot] = disturbed_end(alone[slot], others, waits=waits)
-                added = begun_within(self._occupants.left(slot), slot, self._chains, not_yet, wanted, waits=waits)
-                ends[slot] = min(ends[slot], alone[slot] + added)
+                ends[slot] = self._closer(slot, alone[slot], wanted)
         return ends
+
+    def _closer(self, slot: int, alone: int, wanted: Booking | None) -> int:
+        """What is booked in its own slot does not begin before its end, or only where that is no matter."""
+        end, waits = alone, slot in self._occupants.unconfirmed
+        not_yet, left = [step - self._occupants.steps for step in self._not_before], self._occupants.left(slot)
+        while True:
+            later = alone + begun_within(left, end, slot, self._chains, not_yet, wanted, waits=waits)
+            if later == end:
+                return end
+            end = later

@@ -182,6 +182,9 @@ class Calendar:
             return -1
         slot = own
         if own not in self._free:
+            self._refresh(now)
+            if self._bounds.end(own) > self._occupants.due[own]:
+                return -1  # who runs there has been promised that none of its own slot disturbs it
             slot = self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, unbooked=False)
         if slot >= 0:
             self._agenda.not_before[own] = self._occupants.steps + booking.steps

@@ -35,7 +35,7 @@ def disturbed_end(end: int, booked: Sequence[Booking], *, waits: bool) -> int:
     ``waits``: their prompts may be read before its own. Otherwise they only make its steps longer.
     """
     for booking in booked:
-        if booking.start_ns >= end:
+        if booking.start_ns > end:
             break
         end += booking.weight_ns if waits else booking.work.chunk_ns
     return end
@@ -43,13 +43,13 @@ def disturbed_end(end: int, booked: Sequence[Booking], *, waits: bool) -> int:
 
 def disturbed(ends: list[int], booked: Sequence[Booking], *, wait: bool) -> list[int]:
     """``disturbed_end`` of all ends; 0, a free slot, stays so."""
-    if not booked or booked[0].start_ns >= max(ends):
+    if not booked or booked[0].start_ns > max(ends):
         return ends
     added, place, count = 0, 0, len(booked)
     moved = list(ends)
     for slot in sorted(range(len(ends)), key=ends.__getitem__):
         end = ends[slot]
-        while place < count and booked[place].start_ns < end + added:
+        while place < count and booked[place].start_ns <= end + added:
             booking = booked[place]
             added += booking.weight_ns if wait else booking.work.chunk_ns
             place += 1
@@ -89,15 +89,17 @@ def grown_run_ns(chain: Sequence[Booking], last: Booking, reach: int) -> int:
 
 
 def begun_within(
-    left: int, own: int, chains: Chains, not_yet: Sequence[int], wanted: Booking | None, *, waits: bool
+    left: int, until_ns: int, own: int, chains: Chains, not_yet: Sequence[int], wanted: Booking | None, *, waits: bool
 ) -> int:
-    """What bookings of other slots than ``own`` can add within ``left`` steps, ``wanted`` included.
+    """What bookings of other slots than ``own`` that start by ``until_ns`` can add within ``left`` steps.
 
-    ``not_yet`` are the steps before a slot's next booking may begin; ``waits`` as for ``disturbed_end``.
+    ``wanted`` is included. ``not_yet`` are the steps before a slot's next booking may begin; ``waits`` as for
+    ``disturbed_end``.
     """
     added = 0
     for slot, chain in enumerate(chains):
-        near = [*chain, wanted] if wanted is not None and wanted.slot == slot else chain
+        all_of_it = [*chain, wanted] if wanted is not None and wanted.slot == slot else chain
+        near = [booking for booking in all_of_it if booking.start_ns <= until_ns]
         room = left - max(0, not_yet[slot])
         if near and room >= 0 and slot != own:
             added += run_ns(near, room, waits=waits)

@@ -13,6 +13,7 @@ from operator import attrgetter
 from specification.agenda import Agenda
 from specification.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
 from specification.occupants import Occupants
+from zerolayer.guard.deadline.booking import EARLY_NS
 from zerolayer.model.cost import Prices
 
 _START = attrgetter("start_ns")
@@ -58,21 +59,25 @@ class Starts:
         then, or a moment longer. ``waited``: its client was refused without a booking before.
         """
         prices, agenda, demands = at.prices, self._agenda, self._agenda.demands
-        plain, weight = work.need_ns(prices), work.weight_ns(prices)
+        plain, first = work.need_ns(prices) + prices.spent_ns, work.first_ns(prices) + prices.spent_ns
+        weight = work.weight_ns(prices)
         booking = Booking(
             0, -1, work, terms, work.steps, work.typical_ns(prices, self._slots - 1), plain, weight, soft=soft
         )
         bound = self._earliest(booking, at)
         if bound == NEVER:
             return None
-        spares = demands.set_aside(booking, terms.end_ns - plain, terms.first_token_ns - work.first_ns(prices))
+        # Whoever comes early has that much less of its own limits left at its start.
+        end_ns, first_token_ns = terms.end_ns - EARLY_NS, terms.first_token_ns - EARLY_NS
+        spares = demands.set_aside(booking, end_ns - plain, first_token_ns - first)
         if spares is None or not demands.bear(booking, waited=waited):
             return None
-        longest, first_spare = booking.hold_ns, spares[-1][1]
-        # When it must begin, however long its client may be held; chunks that wait now are in nobody's spare.
-        begun_ns = terms.patience_ns - booking.need_ns - self._waiting_ns(prices)
+        longest, read = booking.hold_ns, self._waiting_until_ns(at)
+        begun_ns = terms.patience_ns - booking.need_ns  # at the latest, however long its client may be held
         if bound > begun_ns:
             return None
+        # Prompts that wait now and are not read by its start are the first to take from its spare.
+        ready = read - min(spare for _, spare in spares)
         left = booking.typical_ns * _GAP // 8 + JOIN_STEPS * prices.step_ns if gap else 0  # whoever comes joins first
         booking.start_ns = max(booking.start_ns + left, bound - longest)
         booking.strict = terms.per_token_ns < prices.stall_ns
@@ -81,7 +86,7 @@ class Starts:
         for _ in range(_ROUNDS):
             wanted = self._apart(booking.start_ns, apart)
             wanted = booking.start_ns = wanted if spaced is None else spaced(wanted)
-            moved = self._undisturbed(booking, first_spare, at)
+            moved = self._undisturbed(booking, ready, at)
             if moved > last:
                 return None
             if moved == wanted:
@@ -90,6 +95,8 @@ class Starts:
                 booking.waits_ns = gap and booking.typical_ns * _WAITS // 8
                 agenda.add(booking)
                 demands.add(booking, spares)
+                if read > moved:
+                    demands.charge(booking, read - moved)
                 return booking
             booking.start_ns = moved
         return None
@@ -111,7 +118,7 @@ class Starts:
             wanted.start_ns = max(wanted.start_ns, ahead.start_ns + behind)
         last = min(at.now_ns + self._horizon_ns, terms.patience_ns - need)
         for _ in range(_ROUNDS):
-            moved = self._undisturbed(wanted, first_room, at)
+            moved = self._undisturbed(wanted, self._waiting_until_ns(at) - first_room, at)
             moved = moved if spaced is None else spaced(moved)
             if moved > last:
                 return None
@@ -153,12 +160,16 @@ class Starts:
             bound = max(bound, ahead.latest_ns) if ahead.waits_ns else bound
             follow = ahead.next_ns if place or agenda.follows[slot] else ahead.last_ns
             bound = follow(self._grace_ns, bound or 1)
-        booking.slot, booking.start_ns = slot, start
+        booking.slot, booking.start_ns = slot, max(start, at.now_ns + _SOON_NS)  # whoever is ahead may be late
         return bound
 
-    def _waiting_ns(self, prices: Prices) -> int:
-        """Chunks that are admitted and may still wait when somebody who is booked comes."""
-        return self._occupants.pending_ns + self._occupants.pending_steps * prices.step_ns
+    def _waiting_until_ns(self, at: Moment) -> int:
+        """When the prompts that are admitted have been read, but for the reserve, which is in what is booked.
+
+        0 where none waits.
+        """
+        steps = self._occupants.pending_steps
+        return at.base_ns + self._occupants.pending_ns + (JOIN_STEPS + steps) * at.prices.step_ns if steps else 0
 
     def _distance_ns(self, booking: Booking) -> int:
         """Between two starts: less than starts have where slots follow each other without a rest."""
@@ -173,11 +184,10 @@ class Starts:
             place += 1
         return start_ns
 
-    def _undisturbed(self, wanted: Booking, spare_ns: int, at: Moment) -> int:
-        """Its start, or a later one if what runs could not bear it."""
-        moved, occupants, prices = self._bounds.start_beside(wanted), self._occupants, at.prices
-        if waiting := self._waiting_ns(prices):
-            moved = max(moved, at.base_ns + waiting + prices.reserve_ns - spare_ns)
+    def _undisturbed(self, wanted: Booking, ready_ns: int, at: Moment) -> int:
+        """Its start, or a later one if what runs could not bear it. It cannot bear to begin before ``ready_ns``."""
+        occupants, prices = self._occupants, at.prices
+        moved = max(self._bounds.start_beside(wanted), ready_ns)
         for slot in occupants.interrupts(prices):
             moved = max(moved, self._bounds.end(slot))
         if wanted.strict or self._agenda.strict:
