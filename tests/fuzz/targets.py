@@ -17,6 +17,7 @@ from hpack.huffman_table import decode_huffman as decode_by_hpack
 
 from fuzz.client_targets import replies
 from fuzz.guard_targets import key, key_set, ledger
+from fuzz.http2_targets import whole
 from zerolayer.check.wire_dump import FORMS
 from zerolayer.cluster.dns_message import Kind, MessageError, question, read_reply
 from zerolayer.errors import HeadersTooLarge, InvalidRequest, StartupError, ZerolayerError
@@ -323,6 +324,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         http1,
         heads,
         http2,
+        whole,
         hpack,
         huffman,
         grpc,
