@@ -73,7 +73,8 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.skip(f"its source could not be fetched; try: pip download --no-binary anthropic {wanted}")
     folder: Path = tmp_path_factory.mktemp("anthropic")
     with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
+        opened.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and newer (PEP 706)
+        opened.extractall(folder)
     (folder / name / "tests" / "conftest.py").write_text(CONFTEST)
     return folder / name
 

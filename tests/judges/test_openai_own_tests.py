@@ -62,7 +62,8 @@ def sources() -> Path:
         if subprocess.run([sys.executable, *fetch], check=False, capture_output=True).returncode != 0:
             pytest.skip(f"its source could not be fetched; try: pip download --no-binary openai openai=={VERSION}")
         with tarfile.open(KEPT / f"openai-{VERSION}.tar.gz") as archive:
-            archive.extractall(folder.parent, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and newer (PEP 706)
+            archive.extractall(folder.parent)
         for file in RUN:
             path = folder / "tests" / "api_resources" / file
             text = path.read_text()
