@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,22 +119,18 @@ class Bench:
         chat = [post("/v1/chat/completions", chat_body())]
         schema = [post("/v1/generate", schema_request(16), b"application/x-protobuf")]
         for name, requests in (("JSON", chat), ("schema", schema)):
-            self._refused(server, f"refusal, HTTP/1.1, {name}", requests)
+            load = partial(Http1Load, server.port, 16, requests)
+            self._requests(server, f"refusal, HTTP/1.1, {name}", load, self._count, b"429")
         message, path = framed(schema_request(16)), ("/zerolayer.v1.Inference/Generate",)
         call = blocks([(name, path[0] if name == ":path" else value) for name, value in CALL])
         self._requests(server, "refusal, gRPC", lambda: Http2Load(server.port, 1, 16, call, message), self._count)
 
-    def _refused(self, server: Process, what: str, requests: Sequence[bytes]) -> None:
-        load = Http1Load(server.port, 16, requests)
-        with contextlib.closing(load):
-            load.run(2000, b"429")
-            self.keep(server, what, least_us(server, lambda count: load.run(count, b"429") or count, self._count))
-
-    def _requests(self, server: Process, what: str, make: Callable[[], Any], count: int) -> None:
+    def _requests(self, server: Process, what: str, make: Callable[[], Any], count: int, *status: bytes) -> None:
+        """``status``: of the replies, where it is not 200."""
         count = count // 8 if server.name in ("fastapi", "grpcio") else count
         with contextlib.closing(make()) as load:
-            load.run(2000)
-            self.keep(server, what, least_us(server, lambda count: load.run(count) or count, count))
+            load.run(2000, *status)
+            self.keep(server, what, least_us(server, lambda part: load.run(part, *status), count))
 
     def tokens(self, server: Process, *, sse: bool, path: str, body: bytes, call: str = "") -> None:
         """128 streams at one token a step: between the time all run and the time the first ends."""

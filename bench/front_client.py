@@ -109,8 +109,8 @@ class Http1Load(_Load):
         self._requests = requests
         self._next = 0
 
-    def run(self, count: int, status: bytes = b"200") -> None:
-        """``count`` requests, each answered completely and with ``status``. Raises ``NoAnswer``."""
+    def run(self, count: int, status: bytes = b"200") -> int:
+        """``count`` requests or more, each answered completely and with ``status``; how many. Raises ``NoAnswer``."""
         begun = done = 0
         for connection in self._by_fd.values():
             begun += self._ask(connection)
@@ -125,6 +125,7 @@ class Http1Load(_Load):
                 done += 1
                 if begun < count:
                     begun += self._ask(connection)
+        return done
 
     def _ask(self, connection: Connection) -> int:
         connection.send(self._requests[self._next])
@@ -219,8 +220,8 @@ class Http2Load(_Load):
         self.tokens = 0
         self.reads: list[tuple[int, int]] = []
 
-    def run(self, count: int) -> None:
-        """``count`` requests, each answered to its end. Raises ``NoAnswer``."""
+    def run(self, count: int) -> int:
+        """``count`` requests or more, each answered to its end; how many. Raises ``NoAnswer``."""
         begun = done = 0
         for connection in self._connections:
             begun += self._fill(connection, count - begun)
@@ -231,6 +232,7 @@ class Http2Load(_Load):
                 connection.open -= ended
                 done += ended
                 begun += self._fill(connection, count - begun)
+        return done
 
     def start(self) -> None:
         """Begin ``in_flight`` streams on each connection, for ``until``."""

@@ -3,9 +3,9 @@
 To begin an admitted request costs the loop as much as several refusals, and once the engine has work it takes the cores
 that the loop needs to read whoever came along. So an admitted request begins when the loop has looked at its sockets
 and found neither a new connection nor a new request, nor has anybody just connected who is still to say what for; one
-begins per turn. Its slot is held meanwhile. An engine that
-runs waits for nobody: with the end of a step all begin, and what the calendar counts in steps stays true. Nor is
-anybody held up for longer than ``PATIENCE_NS`` by those who never stop coming.
+begins per turn. Its slot is held meanwhile. An engine that runs waits for nobody: with the end of a step all begin, and
+what the calendar counts in steps stays true. Nor is anybody held up for longer than ``PATIENCE_NS`` by those who never
+stop coming.
 """
 
 from __future__ import annotations
