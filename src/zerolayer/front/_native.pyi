@@ -35,7 +35,7 @@ def send_now(descriptor: int, data: bytes, /) -> int:
 
 @final
 class Sockets:
-    """An epoll instance (epoll(7)) of the sockets of ``transport``'s kind, which keeps ``receive`` in ``__slots__``.
+    """An epoll instance (epoll(7)) of the sockets of ``transport``'s kind, which has ``__slots__`` for what it reads.
 
     All of its methods raise ``OSError``.
     """
@@ -57,6 +57,13 @@ class Sockets:
         """Read where bytes have come and hand them on; tell of room, of ends and of errors.
 
         At most 64 sockets, each once. Whoever fails at what it is told is told so by ``broken``.
+        """
+
+    def send(self, transports: list[PlainTransport], many: int, /) -> list[tuple[int, int]]:
+        """Offer the kernel the ``piece`` of each; ``many`` ones without the interpreter's lock. Who is sent has none.
+
+        They are one system call where the kernel has a ring for us. Returns the places of those of whom it did not
+        take all, and how many bytes it did take.
         """
 
 @final

@@ -15,14 +15,13 @@ from typing import Final, Protocol
 import msgspec
 
 from zerolayer.front._native import Growth, LineNumbers, SocketNumbers
-from zerolayer.front.outbox import MANY, Writer, or_cut
+from zerolayer.front.outbox import MANY, TOGETHER, Writer, or_cut
 from zerolayer.front.transcript import Transcript
 from zerolayer.model.engine import SampledToken
 from zerolayer.text.decode import Decoder
 from zerolayer.wire.http2_sending import Sender
 from zerolayer.wire.http2_stream import Stream
 
-TOGETHER: Final = 4  # sends from which on a ring for them is worth its while
 MOST: Final = 65_536  # tokens whose bytes are remembered: some 6 MB. Of a vocabulary that is larger, the first ones
 
 

@@ -1,8 +1,9 @@
 """Transports of clients that speak in clear over TCP, as asyncio defines them, at a third of what the loop's own cost.
 
 All of a loop are watched by one epoll instance (``native/front_sockets.hpp``). What came to many of them is read in one
-call, and what is written goes to the kernel at once, not when all others have been read: a refusal does not wait for
-the decisions about those who came after it.
+call, and what is written meanwhile goes to the kernel when all are read, in one system call where it has a ring for us.
+A reply that leaves by itself wakes its client, which takes the core from the loop before the next one is written: where
+64 came at once that took twice as long until the last of them had its answer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from zerolayer.front._native import Sockets, send_now
+from zerolayer.front.outbox import MANY, TOGETHER
 
 _FULL_BYTES: Final = 65_536  # unsent: the protocol is told to wait, as asyncio's own transports do
 _ROOM_BYTES: Final = 16_384  # and to go on
@@ -26,6 +28,8 @@ class PlainSockets:
         self.loop = loop
         self.watched = Sockets(PlainTransport)
         self._transports: dict[int, PlainTransport] = {}
+        self.gathering = False  # some are being read
+        self.gathered: list[PlainTransport] = []  # those that have something to send when all are read
         self._stopped = False
         loop.add_reader(self.watched.fileno(), self._look)
 
@@ -56,7 +60,21 @@ class PlainSockets:
             self.watched.close()
 
     def _look(self) -> None:
-        self.watched.look(self._transports)
+        self.gathering = True
+        try:
+            self.watched.look(self._transports)
+        finally:
+            self.gathering = False
+            self._send()
+
+    def _send(self) -> None:
+        gathered, self.gathered = self.gathered, []
+        if len(gathered) < TOGETHER:
+            for each in gathered:
+                each.send()
+            return
+        for place, sent in self.watched.send(gathered, MANY):
+            gathered[place].left(sent)
 
 
 class PlainTransport(asyncio.Transport):
@@ -64,14 +82,15 @@ class PlainTransport(asyncio.Transport):
 
     __slots__ = (
         "_address", "_closing", "_ending", "_full", "_leaving", "_protocol", "_reads", "_socket", "_sockets", "_unsent",
-        "_writes", "descriptor", "receive",
+        "_writes", "descriptor", "piece", "receive",
     )  # fmt: skip
 
     def __init__(self, sockets: PlainSockets, descriptor: int, address: str) -> None:
         self._sockets = sockets
         self.descriptor = descriptor
         self._address = address
-        self._unsent = bytearray()
+        self.piece = b""  # what is sent when all have been read
+        self._unsent = bytearray()  # what the kernel had no room for
         self._closing = False  # nothing is read or written any more, but for what is unsent
         self._ending = False  # nothing is written any more
         self._full = False  # the protocol was told to wait
@@ -118,24 +137,44 @@ class PlainTransport(asyncio.Transport):
             self._watch(reads=True)
 
     def get_write_buffer_size(self) -> int:
-        return len(self._unsent)
+        return len(self._unsent) + len(self.piece)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing or self._ending:
             return
         if self._unsent:
-            self._unsent += data
+            self._keep(data)
+        elif self._sockets.gathering:
+            if not self.piece:
+                self._sockets.gathered.append(self)
+            self.piece += data
+            if len(self.piece) > _FULL_BYTES:
+                self.send()
         else:
-            if not isinstance(data, bytes):
-                data = bytes(data)
-            sent = send_now(self.descriptor, data)
-            if sent == len(data):
-                return
-            if sent < 0:
-                self.failed(-sent)
-                return
-            self._unsent += data[sent:]
-            self._watch(writes=True)
+            self._offer(data if isinstance(data, bytes) else bytes(data))
+
+    def send(self) -> None:
+        """What was gathered."""
+        if self.piece:
+            piece, self.piece = self.piece, b""
+            self._offer(piece)
+
+    def left(self, sent: int) -> None:
+        """The kernel took so much of what was gathered, and no more."""
+        piece, self.piece = self.piece, b""
+        self._keep(piece[sent:])
+
+    def _offer(self, data: bytes) -> None:
+        sent = send_now(self.descriptor, data)
+        if sent < 0:
+            self.failed(-sent)
+        elif sent < len(data):
+            self._keep(data[sent:])
+
+    def _keep(self, data: bytes | bytearray | memoryview) -> None:
+        """Until the kernel has room, or says what is wrong."""
+        self._unsent += data
+        self._watch(writes=True)
         if len(self._unsent) > _FULL_BYTES and not self._full:
             self._full = True
             self._protocol.pause_writing()
@@ -145,11 +184,13 @@ class PlainTransport(asyncio.Transport):
 
     def write_eof(self) -> None:
         if not (self._ending or self._closing):
+            self.send()
             self._ending = True
             if not self._unsent:
                 self._end()
 
     def close(self) -> None:
+        self.send()
         if not self._closing:
             self._closing = True
             self._watch(reads=False)
@@ -212,6 +253,7 @@ class PlainTransport(asyncio.Transport):
     def _cut(self, error: Exception | None) -> None:
         if not self._leaving:
             self._closing = True
+            self.piece = b""
             self._unsent.clear()
             self._watch(reads=False, writes=False)
             self._leave(error)

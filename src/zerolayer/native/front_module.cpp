@@ -171,6 +171,7 @@ NB_MODULE(_native, m) {
       .def("close", &zl::Sockets::close)
       .def("add", &zl::Sockets::add)
       .def("watch", &zl::Sockets::watch)
-      .def("look", &zl::Sockets::look);
+      .def("look", &zl::Sockets::look)
+      .def("send", &zl::Sockets::send);
   nb::class_<zl::Growth>(m, "Growth", nb::is_final()).def(nb::init<nb::dict>()).def("grow", &zl::Growth::grow).def("send", &zl::Growth::send);
 }

@@ -28,6 +28,12 @@ class Slot {
   Slot(nb::handle type, const char* name) : at_(place_of(type, name, T_OBJECT_EX)) {}
   // Borrowed; null where nothing was set.
   PyObject* of(PyObject* object) const { return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + at_); }
+  void set(PyObject* object, const nb::object& value) const {
+    PyObject** at = reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + at_);
+    PyObject* before = *at;
+    *at = nb::object(value).release().ptr();
+    Py_XDECREF(before);
+  }
 
  private:
   Py_ssize_t at_;

@@ -1,5 +1,5 @@
-// Sockets of clients that speak in clear: an epoll(7) of their own, and whatever has come is read and handed on in one call. Included by
-// front_module.cpp only, as it knows Python.
+// Sockets of clients that speak in clear: an epoll(7) of their own. Whatever has come is read and handed on in one call, and what is said to
+// that is sent in another one. Included by front_module.cpp only, as it knows Python.
 #pragma once
 
 #include <Python.h>
@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "front_ring.hpp"
 #include "front_slots.hpp"
 
 namespace zl {
@@ -26,10 +28,11 @@ inline int64_t send_now(int descriptor, const char* data, size_t bytes) {
   return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -int64_t(errno);
 }
 
-// Of one loop. A transport is whoever has `receive`, a function or None, and `ended`, `failed`, `writable` and `broken`.
+// Of one loop. A transport is whoever has `receive`, a function or None, `piece` and `descriptor`, and `ended`, `failed`, `writable` and
+// `broken`.
 class Sockets {
  public:
-  explicit Sockets(nb::type_object transport) : receive_(transport, "receive"), buffer_(std::make_unique_for_overwrite<char[]>(kBytes)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  explicit Sockets(nb::type_object transport) : receive_(transport, "receive"), piece_(transport, "piece"), descriptor_(transport, "descriptor"), buffer_(std::make_unique_for_overwrite<char[]>(kBytes)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
     if (epoll_ < 0) fail();
   }
   Sockets(const Sockets&) = delete;
@@ -40,6 +43,28 @@ class Sockets {
   void close() {
     if (epoll_ >= 0) ::close(epoll_);
     epoll_ = -1;
+  }
+
+  // Offers the kernel the piece of each, without the lock from `many` ones on. It keeps its piece where not all of that was taken: (its
+  // place, the bytes that were).
+  nb::list send(nb::list transports, size_t many) {
+    sends_.clear();
+    for (size_t place = 0; place < transports.size(); place++) {
+      PyObject *transport = transports[place].ptr(), *piece = piece_.of(transport);
+      if (bytes_in(piece)) sends_.push_back({int(number(descriptor_.of(transport))), PyBytes_AS_STRING(piece), bytes_in(piece), 0, place});
+    }
+    if (sends_.size() < many) {
+      ring_.send_each(sends_.data(), sends_.size());
+    } else {
+      nb::gil_scoped_release others;
+      ring_.send_each(sends_.data(), sends_.size());
+    }
+    nb::list left;
+    for (const Piece& each : sends_) {
+      if (each.sent < each.bytes) left.append(nb::make_tuple(each.place, each.sent));
+      else piece_.set(transports[each.place].ptr(), nothing_);
+    }
+    return left;
   }
 
   void add(int descriptor) { control(EPOLL_CTL_ADD, descriptor, EPOLLIN); }
@@ -130,10 +155,13 @@ class Sockets {
 
   static nb::object name(const char* text) { return nb::steal(PyUnicode_InternFromString(text)); }
 
-  const Slot receive_;
+  const Slot receive_, piece_, descriptor_;
   const nb::object ended_ = name("ended"), failed_ = name("failed"), writable_ = name("writable"), broken_ = name("broken");
+  const nb::object nothing_ = nb::bytes("", 0);
   const std::unique_ptr<char[]> buffer_;
+  std::vector<Piece> sends_;
   int epoll_;
+  Ring ring_;
 };
 
 }  // namespace zl
