@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
 from contextlib import closing
 
@@ -12,8 +13,9 @@ import pytest
 from echo_service import NS, chat, expect_soon, get, read_reply
 
 from zerolayer.errors import StartupError
-from zerolayer.front._native import accept_each
+from zerolayer.front._native import Sockets
 from zerolayer.front.listener import affordable_connections, bind
+from zerolayer.front.plain import PlainTransport
 from zerolayer.front.site import ConnectionLimits
 from zerolayer.model.step_clock import StepReport
 
@@ -141,21 +143,53 @@ def test_who_waits_is_accepted_at_once_and_not_inherited():
         listening.setblocking(False)
         for _ in range(3):
             opened.enter_context(socket.create_connection(listening.getsockname()))
-        found, _ = accept_each(listening.fileno(), 2)
+        watched = Sockets(PlainTransport)
+        found, _ = watched.accept(listening.fileno(), 2, 64)
         assert [address for _, address in found] == ["127.0.0.1"] * 2
         accepted = [socket.socket(fileno=each) for each, _ in found]
         assert len(accepted) == 2
         assert not any(os.get_blocking(each.fileno()) or each.get_inheritable() for each in accepted)
-        left, error = accept_each(listening.fileno(), 64)
+        left, error = watched.accept(listening.fileno(), 64, 64)
         accepted += [socket.socket(fileno=each) for each, _ in left]
-        assert (len(left), error, accept_each(listening.fileno(), 64)) == (1, 0, ([], 0))
+        assert (len(left), error, watched.accept(listening.fileno(), 64, 64)) == (1, 0, ([], 0))
         for each in accepted:
             each.close()
 
 
 def test_why_nobody_can_be_accepted_is_told():
     with socket.socket() as deaf:
-        assert accept_each(deaf.fileno(), 1) == ([], errno.EINVAL)
+        assert Sockets(PlainTransport).accept(deaf.fileno(), 1, 1) == ([], errno.EINVAL)
+
+
+def test_of_those_who_are_accepted_only_as_many_are_watched_as_there_is_room_for():
+    with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as opened:
+        listening.setblocking(False)
+        clients = [opened.enter_context(socket.create_connection(listening.getsockname())) for _ in range(3)]
+        watched = Sockets(PlainTransport)
+        found, error = watched.accept(listening.fileno(), 64, 2)
+        accepted = [opened.enter_context(socket.socket(fileno=each)) for each, _ in found]
+        assert (len(found), error) == (3, 0)
+        clients[2].send(b"a")
+        assert select.select([watched], [], [], 0.05)[0] == []
+        clients[0].send(b"b")
+        assert select.select([watched], [], [], 10)[0] == [watched]
+        watched.watch(accepted[2].fileno(), False, True, False)  # it is not watched yet
+        watched.close()
+
+
+def test_what_nobody_answers_for_is_watched_no_more():
+    """A loop would find it readable for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        with socket.create_connection(listening.getsockname()) as client:
+            watched = Sockets(PlainTransport)
+            ((descriptor, _),), _ = watched.accept(listening.fileno(), 64, 64)
+            with socket.socket(fileno=descriptor):
+                client.send(b"a")
+                assert select.select([watched], [], [], 10)[0] == [watched]
+                watched.look({})
+                assert select.select([watched], [], [], 0)[0] == []
+            watched.close()
 
 
 def test_connections_that_are_dropped_while_they_open_are_closed(serve, tmp_path):

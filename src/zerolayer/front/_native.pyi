@@ -16,13 +16,6 @@ from zerolayer.model.engine import SampledToken
 from zerolayer.observe.stages import StageClock
 from zerolayer.wire.http1 import Head
 
-def accept_each(listening: int, most: int, /) -> tuple[list[tuple[int, str]], int]:
-    """Accept at most so many connections without waiting; none of them blocks or is inherited.
-
-    Returns their descriptors and the IP addresses of their peers, and the number of the error that ended it: 0 where
-    nobody was left.
-    """
-
 def send_each(descriptors: list[int], pieces: list[bytes], let_go: bool = True, /) -> list[tuple[int, int]]:
     """Offer each piece to its socket once, without waiting; ``let_go``: and without the interpreter's lock.
 
@@ -37,7 +30,7 @@ def send_now(descriptor: int, data: bytes, /) -> int:
 class Sockets:
     """An epoll instance (epoll(7)) of the sockets of ``transport``'s kind, which has ``__slots__`` for what it reads.
 
-    All of its methods raise ``OSError``.
+    All of its methods but ``accept`` raise ``OSError``.
     """
 
     def __init__(self, transport: type[PlainTransport], /) -> None: ...
@@ -46,6 +39,13 @@ class Sockets:
 
     def close(self) -> None:
         """Watch nobody any more."""
+
+    def accept(self, listening: int, most: int, room: int, /) -> tuple[list[tuple[int, str]], int]:
+        """Accept at most so many connections without waiting, and watch the first ``room`` of them for bytes to read.
+
+        None of them blocks or is inherited. Returns their descriptors and the IP addresses of their peers, and the
+        number of the error that ended it: 0 where nobody was left. Who cannot be watched is closed.
+        """
 
     def add(self, descriptor: int, /) -> None:
         """Watch for bytes to read."""

@@ -32,6 +32,14 @@ _LONG_BYTES: Final = 65_536
 class Connection(asyncio.Protocol):
     """All methods run on the loop."""
 
+    # What most connections never change, or not before their first request: many begin at once.
+    _events: deque[Event] | None = None
+    _first_byte_ns = 0
+    _dropped = 0
+    _exchange: Exchange | None = None
+    _refusal: ZerolayerError | None = None
+    draining = False
+
     def __init__(
         self, site: Site, router: Router, registry: set[Peer], loop: AbstractEventLoop, caller: Caller | None = None
     ) -> None:
@@ -42,22 +50,16 @@ class Connection(asyncio.Protocol):
         self._limits = site.limits
         self.common = site.http1
         self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes, memory=site.heads)
-        self._events: deque[Event] = deque()
         self._early = bytearray()  # bytes that wait for their turn, or for a client that does not read; not parsed
         self._behind = b""  # pieces of this turn, not written yet
         self._unsent = bytearray()  # what a client that does not read has not taken; coalesced
         self._phase = Phase.CLOSED
-        self._first_byte_ns = 0
         self._deadline_ns = NEVER
         self._stalled_ns = NEVER
-        self._dropped = 0
         self._streams_chunks = False  # the reply that is open
         if caller is not None:
             self.caller = caller
         self._descriptor: int | None = None
-        self._exchange: Exchange | None = None
-        self._refusal: ZerolayerError | None = None
-        self.draining = False
 
     # What asyncio calls.
 
@@ -296,6 +298,8 @@ class Connection(asyncio.Protocol):
     def _feed(self, data: bytes | bytearray) -> None:
         if self._phase is Phase.IDLE:
             self._begin()
+        if self._events is None:
+            self._events = deque()
         self._events.extend(self._http.receive(data))
         self._advance()
 
@@ -369,7 +373,7 @@ class Connection(asyncio.Protocol):
     def _fail(self, error: ZerolayerError) -> None:
         """Answer with an error and read no further request."""
         exchange = self._exchange or self._open(None)
-        self._events.clear()
+        self._events = None
         exchange.error(error, keep_alive=False)
 
     def _rest(self) -> None:
@@ -392,7 +396,7 @@ class Connection(asyncio.Protocol):
         self._behind = b""
         self._unsent.clear()
         self._early.clear()
-        self._events.clear()
+        self._events = None
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.gone()

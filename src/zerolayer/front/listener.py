@@ -17,12 +17,11 @@ import socket
 import stat
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from zerolayer.contract_listen import is_loopback
 from zerolayer.errors import StartupError, system_reason
-from zerolayer.front._native import accept_each
 from zerolayer.front.caller import Caller
 from zerolayer.front.plain import PlainSockets
 from zerolayer.front.site import Peer
@@ -44,7 +43,8 @@ _INHERITED = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
 )
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# ENOSPC: of what may be watched (epoll(7), max_user_watches).
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
 
 
 def raise_descriptor_limit() -> int:
@@ -270,12 +270,12 @@ class Listener:
 
     def _accept_plain(self, listening: socket.socket) -> None:
         """The same of TCP without TLS."""
-        found, error = accept_each(listening.fileno(), _BURST)
-        for descriptor, address in found:
-            if len(self._connections) < self._limit:
-                self._open_plain(descriptor, address)
-            else:
-                self._take(socket.socket(fileno=descriptor))
+        room = max(0, self._limit - len(self._connections))
+        found, error = self._plain.watched.accept(listening.fileno(), _BURST, room)
+        for descriptor, address in found[:room]:
+            self._plain.begin(descriptor, address, self._make(caller=_caller_at(address)))
+        for descriptor, _ in found[room:]:
+            self._take(socket.socket(fileno=descriptor))
         if error in _EXHAUSTED:
             self._out_of_descriptors(listening)
         elif error:
@@ -294,7 +294,7 @@ class Listener:
 
     def _open_plain(self, descriptor: int, address: str) -> None:
         try:
-            self._plain.open(descriptor, address, partial(self._make, caller=Caller(address=address)))
+            self._plain.open(descriptor, address, partial(self._make, caller=_caller_at(address)))
         except OSError:
             _log.warning("a connection could not be watched and was closed")
 
@@ -362,6 +362,11 @@ class Listener:
             return
         for listening in self._sockets:
             self._loop.remove_reader(listening.fileno())
+
+
+@lru_cache(1024)
+def _caller_at(address: str) -> Caller:
+    return Caller(address=address)
 
 
 def _open_reserve() -> int:

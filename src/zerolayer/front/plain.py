@@ -35,14 +35,17 @@ class PlainSockets:
 
     def open(self, descriptor: int, address: str, make: Callable[[], asyncio.Protocol]) -> None:
         """A connection of a socket that was accepted. Raises ``OSError``; the socket is closed then."""
-        transport = PlainTransport(self, descriptor, address)
         try:
             self.watched.add(descriptor)
         except OSError:
             os.close(descriptor)
             raise
-        self._transports[descriptor] = transport
-        transport.begin(make())
+        self.begin(descriptor, address, make())
+
+    def begin(self, descriptor: int, address: str, protocol: asyncio.Protocol) -> None:
+        """A connection of a socket that is watched already."""
+        self._transports[descriptor] = transport = PlainTransport(self, descriptor, address)
+        transport.begin(protocol)
 
     def stop(self) -> None:
         """Nobody comes any more; those who are there stay."""

@@ -11,9 +11,11 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
+#include "front_accepts.hpp"
 #include "front_ring.hpp"
 #include "front_slots.hpp"
 
@@ -68,6 +70,23 @@ class Sockets {
   }
 
   void add(int descriptor) { control(EPOLL_CTL_ADD, descriptor, EPOLLIN); }
+
+  // Accepts at most `most` and watches the first `room` of them: descriptors and addresses, and why there are no more, 0 where nobody was
+  // left. Who cannot be watched is closed.
+  nb::tuple accept(int listening, size_t most, size_t room) {
+    accepted_.clear();
+    int error = accept_each(listening, most, accepted_);
+    nb::list found;
+    for (const Accepted& each : accepted_) {
+      if (found.size() < room && !controls(EPOLL_CTL_ADD, each.descriptor, EPOLLIN)) {
+        error = errno;
+        ::close(each.descriptor);
+      } else {
+        found.append(nb::make_tuple(each.descriptor, address_of(each)));
+      }
+    }
+    return nb::make_tuple(found, error);
+  }
   // What was watched so and is now to be watched so. A socket of which nothing is wanted is not watched: the kernel would tell of its end
   // again and again.
   void watch(int descriptor, bool was, bool reads, bool writes) {
@@ -81,7 +100,10 @@ class Sockets {
     const int found = epoll_wait(epoll_, events.data(), int(events.size()), 0);
     for (int each = 0; each < found; each++) {
       const nb::object transport = of(transports, events[size_t(each)].data.fd);
-      if (!transport.is_valid()) continue;
+      if (!transport.is_valid()) {  // nobody's: its connection failed while it began
+        controls(EPOLL_CTL_DEL, events[size_t(each)].data.fd, 0);
+        continue;
+      }
       const uint32_t what = events[size_t(each)].events;
       if (what & EPOLLOUT && !call(transport, writable_)) continue;
       if (what & ~uint32_t(EPOLLOUT)) read(transport, events[size_t(each)].data.fd, what);
@@ -97,11 +119,25 @@ class Sockets {
     throw nb::python_error();
   }
 
-  void control(int operation, int descriptor, uint32_t events) const {
+  bool controls(int operation, int descriptor, uint32_t events) const {
     epoll_event event{};
     event.events = events;
     event.data.fd = descriptor;
-    if (epoll_ctl(epoll_, operation, descriptor, &event) != 0) fail();
+    return epoll_ctl(epoll_, operation, descriptor, &event) == 0;
+  }
+
+  void control(int operation, int descriptor, uint32_t events) const {
+    if (!controls(operation, descriptor, events)) fail();
+  }
+
+  // Clients often come from few addresses, and mostly from the last one's.
+  const nb::object& address_of(const Accepted& peer) {
+    if (!address_.is_valid() || std::strcmp(peer.address, last_address_) != 0) {
+      address_ = nb::steal(PyUnicode_FromString(peer.address));
+      if (!address_.is_valid()) throw nb::python_error();
+      std::memcpy(last_address_, peer.address, sizeof last_address_);
+    }
+    return address_;
   }
 
   static nb::object of(nb::dict transports, int descriptor) {
@@ -160,6 +196,9 @@ class Sockets {
   const nb::object nothing_ = nb::bytes("", 0);
   const std::unique_ptr<char[]> buffer_;
   std::vector<Piece> sends_;
+  std::vector<Accepted> accepted_;
+  char last_address_[INET6_ADDRSTRLEN] = "";
+  nb::object address_;  // the same, for Python
   int epoll_;
   Ring ring_;
 };
