@@ -5,6 +5,7 @@
 
 #include "numbers.hpp"
 #include "plain_type.hpp"
+#include "wire_plain.hpp"
 #include "wire_template.hpp"
 #include "wire_whole.hpp"
 
@@ -267,6 +268,10 @@ NB_MODULE(_native, m) {
   m.def("grpc_frame", &grpc_frame);
   m.def("grpc_message", &grpc_message);
   nb::class_<zl::WholeRequests>(m, "WholeRequests").def(nb::init<nb::handle>()).def("find", &zl::WholeRequests::find);
+  nb::class_<zl::PlainBodies>(m, "PlainBodies")
+      .def(nb::init<nb::callable, nb::handle, nb::object, nb::handle, nb::handle, nb::handle, nb::object, nb::object>())
+      .def("decode", &zl::PlainBodies::decode)
+      .def("request", &zl::PlainBodies::request);
   nb::class_<zl::Huffman>(m, "Huffman").def("__init__", &read_huffman).def("decode", &decode_huffman);
   nb::class_<zl::Template>(m, "Template")
       .def(nb::init<nb::tuple, nb::tuple, nb::object>())

@@ -6,8 +6,11 @@ Everything here is pure. ``tests/wire/specification`` has the same in Python.
 from collections import deque
 from collections.abc import Callable
 
+from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http2_stream import State
+from zerolayer.wire.openai import PlainChat, PlainCompletion, PlainOptions
+from zerolayer.wire.schema import Message, Request, Route, Sampling
 
 _Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -84,6 +87,33 @@ class WholeRequests:
         is not above ``last_id`` and those before it, where a body has not the size that its head declares or is
         longer than ``body_bytes``, and where all bodies are longer than ``room`` or there are more than ``most``.
         """
+
+class PlainBodies:
+    """Makes requests of the bodies of ``route``, which ``read`` gives as the type ``plain`` (``openai``).
+
+    The further types are what bodies hold, their limits, and what is made of them.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[bytes], PlainChat | PlainCompletion],
+        plain: type[PlainChat] | type[PlainCompletion],
+        route: Route,
+        message: type[Message],
+        options: type[PlainOptions],
+        limits: type[BodyLimits],
+        request: type[Request],
+        sampling: type[Sampling],
+        /,
+    ) -> None: ...
+    def decode(self, body: bytes, limits: BodyLimits, /) -> Request | None:
+        """The request that ``body`` is. None: ``openai_general`` is to say what it is, or what is wrong with it.
+
+        ``read`` may raise ``ValueError`` or ``RecursionError``.
+        """
+
+    def request(self, body: PlainChat | PlainCompletion, limits: BodyLimits, /) -> Request | None:
+        """The same of a body that was read."""
 
 class Huffman:
     """HPACK's code, from a table of (next state, flags, symbol) by state and half byte: flags as ``hpack``'s."""
