@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "front_accepts.hpp"
+#include "front_clocks.hpp"
 #include "front_common.hpp"
 #include "front_exchange.hpp"
 #include "front_growth.hpp"
@@ -156,6 +157,7 @@ PyType_Spec ids_spec = {"zerolayer.front._native.RequestIds", sizeof(zl::Request
 }  // namespace
 
 NB_MODULE(_native, m) {
+  zl::own_clocks = new zl::OwnClocks;
   zl::add_numbers(m, "LineNumbers", line_numbers);
   zl::add_numbers(m, "TranscriptNumbers", transcript_numbers);
   zl::add_numbers(m, "SocketNumbers", socket_numbers);
