@@ -11,7 +11,7 @@ import msgspec
 
 from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model import _native
-from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
+from zerolayer.model.engine import Broken, EngineInfo, Generation, SampledToken, StepPlan
 from zerolayer.model.masks import Masks
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.packing import Progress, fill
@@ -54,7 +54,7 @@ class NativeEngine:
     ) -> None:
         self._engine: _native.Engine | None = native
         self._info = info
-        self._tokens = _native.Tokens(SampledToken, _FINISHES, _logprob)
+        self._tokens = _native.Tokens(SampledToken, _FINISHES, _logprob, Broken.NUMBERS)
         self._stop_ids = list(stop_ids)
         self._prefixes = prefixes
         self._masks = Masks(native.mask_address, native.mask_bytes, info.slots + 1, info.threads)
