@@ -23,6 +23,7 @@ from reference.tiny_folder import write_tiny_folder
 from reference.tiny_model import LLAMA_31, QWEN2, QWEN3, SMOL, WIDE, TinyShape, write_tiny_model
 from zerolayer.errors import ModelFileError, StartupError
 from zerolayer.model.engine import Broken, Generation, StepPlan
+from zerolayer.model.engine_options import EngineOptions
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.native_engine import EXACT, NativeEngine
@@ -269,6 +270,7 @@ def test_a_folder_s_weights_are_looked_at_too(tmp_path: Path, kind: str) -> None
     content[len(content) - before_end :] = harm
     path.write_bytes(content)
     source = open_source(tmp_path)
+    options = EngineOptions(slots=1, slot_tokens=64, chunk_tokens=16, threads=2)
     with pytest.raises(ModelFileError, match="no finite numbers"):
-        NativeEngine.load(source.weights, source.config, slots=1, slot_tokens=64, chunk_tokens=16, threads=2)
+        NativeEngine.load(source.weights, source.config, options)
     source.weights.close()
