@@ -2,6 +2,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
+
 #include "text_bpe.hpp"
 
 namespace nb = nanobind;
@@ -33,10 +35,88 @@ const char* why(zl::Proof proof) {
   return "a token cannot be reached by its own merges";
 }
 
+// Strings as GGUF writes them: 64 bits of length, then so many bytes. Ends early before one that runs over `end`.
+nb::tuple strings(nb::handle data, size_t at, size_t end, size_t count) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_SIMPLE)) throw nb::python_error();
+  const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> held(&view, &PyBuffer_Release);
+  end = std::min(end, size_t(view.len));
+  nb::list found;
+  for (size_t i = 0; i < count && end >= 8 && at <= end - 8; i++) {
+    const char* const length_at = static_cast<const char*>(view.buf) + at;
+    uint64_t length = 0;
+    for (int byte = 7; byte >= 0; byte--) length = length << 8 | uint8_t(length_at[byte]);
+    if (length > end - at - 8) break;
+    found.append(nb::bytes(length_at + 8, size_t(length)));
+    at += 8 + size_t(length);
+  }
+  return nb::make_tuple(found, at);
+}
+
+// -1 for what no kind can be: the numbers are a stranger's.
+int64_t kind_of(nb::handle number) {
+  int overflow = 0;
+  const int64_t kind = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (kind == -1 && PyErr_Occurred()) throw nb::python_error();
+  return overflow ? -1 : kind;
+}
+
+// Of tokens of kind `normal` the bytes that their letters stand for, by `alphabet`, which has a letter for each byte; of others, and where
+// a letter stands for none, the token itself.
+nb::list byte_level(const nb::list& tokens, const nb::list& kinds, nb::str alphabet, int normal) {
+  std::vector<int> byte_of(0x400, -1);
+  for (int byte = 0; byte < 256; byte++) byte_of.at(PyUnicode_ReadChar(alphabet.ptr(), byte)) = byte;
+  nb::list out;
+  std::string bytes;
+  for (size_t i = 0; i < tokens.size(); i++) {
+    const nb::bytes token(tokens[i]);
+    const std::string_view letters{token.c_str(), token.size()};
+    bool stands = kind_of(kinds[i]) == normal, ascii = true;
+    bytes.clear();
+    for (size_t at = 0; stands && at < letters.size(); at++) {
+      const uint8_t first = uint8_t(letters[at]);
+      int letter = first;
+      if (first >= 0x80) {  // of two bytes: the alphabet has no longer ones, nor one below U+0080 in two
+        ascii = false;
+        const bool pair = first >= 0xc2 && first < 0xd0 && at + 1 < letters.size() && (uint8_t(letters[at + 1]) & 0xc0) == 0x80;
+        letter = pair ? (first & 0x1f) << 6 | (uint8_t(letters[++at]) & 0x3f) : -1;
+      }
+      stands = letter >= 0 && byte_of[letter] >= 0;
+      bytes.push_back(char(stands ? byte_of[letter] : 0));
+    }
+    if (stands && !ascii) out.append(nb::bytes(bytes.data(), bytes.size()));
+    else out.append(token);
+  }
+  return out;
+}
+
+// Of each piece its text; the empty one for kinds in `silent`, None where its bytes are no whole characters.
+nb::list texts(const nb::list& pieces, const nb::list& kinds, const std::vector<int64_t>& silent) {
+  nb::list out;
+  const nb::str empty("");
+  for (size_t i = 0; i < pieces.size(); i++) {
+    const nb::bytes piece(pieces[i]);
+    if (std::find(silent.begin(), silent.end(), kind_of(kinds[i])) != silent.end()) {
+      out.append(empty);
+      continue;
+    }
+    PyObject* const text = PyUnicode_DecodeUTF8(piece.c_str(), Py_ssize_t(piece.size()), nullptr);
+    if (!text && !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) throw nb::python_error();
+    PyErr_Clear();
+    out.append(text ? nb::steal(text) : nb::none());
+  }
+  return out;
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
   m.doc() = "Byte-pair vocabularies of zerolayer; see src/zerolayer/native/text_*.hpp.";
+
+  m.def("strings", &strings, "data"_a, "at"_a, "end"_a, "count"_a, nb::sig("def strings(data: Buffer, at: int, end: int, count: int) -> tuple[list[bytes], int]"),
+        "Length-prefixed strings, and where they end: before the first that runs over `end`.");
+  m.def("byte_level", &byte_level, "tokens"_a, "kinds"_a, "alphabet"_a, "normal"_a, "The bytes that each token stands for.");
+  m.def("texts", &texts, "pieces"_a, "kinds"_a, "silent"_a, "The text of each piece, None where it is only a part of a character.");
 
   nb::class_<zl::Merges>(m, "Merges")
       .def("__init__", [](zl::Merges* self, const nb::list& lines, const nb::list& tokens) {

@@ -1,5 +1,13 @@
 """Compiled; implemented in src/zerolayer/native/text_module.cpp."""
 
+from collections.abc import Sequence
+
+from typing_extensions import Buffer
+
+def strings(data: Buffer, at: int, end: int, count: int) -> tuple[list[bytes], int]: ...
+def byte_level(tokens: list[bytes], kinds: list[int], alphabet: str, normal: int) -> list[bytes]: ...
+def texts(pieces: list[bytes], kinds: list[int], silent: Sequence[int]) -> list[str | None]: ...
+
 class Merges:
     """Tokens ``left[rank]`` and ``right[rank]`` become token ``merged[rank]``. Raises ``ValueError`` for no token."""
 
