@@ -55,6 +55,7 @@ def test_the_wheel_holds_the_package_its_kernels_and_its_licence_and_no_sources_
     assert any(name.startswith("zerolayer/guard/_native.") and name.endswith(".so") for name in names)
     assert any(name.startswith("zerolayer/front/_native.") and name.endswith(".so") for name in names)
     assert any(name.startswith("zerolayer/wire/_native.") and name.endswith(".so") for name in names)
+    assert any(name.startswith("zerolayer/text/_native.") and name.endswith(".so") for name in names)
     assert any(name.startswith("zerolayer/observe/_native.") and name.endswith(".so") for name in names)
     assert any(name.endswith("/LICENSE") for name in names)
     assert [name for name in names if name.endswith((".cpp", ".hpp", ".h")) or "test" in name] == []

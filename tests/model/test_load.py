@@ -118,3 +118,27 @@ def test_a_second_model_asks_before_its_first_turn_and_gives_way_between_its_par
     assert told.index(("begin", True)) < told.index("memory") < told.index("weights")
     with cores:  # nobody has it any more
         assert told.count("weights") > 4
+
+
+def test_what_grammars_are_compiled_with_is_there_before_a_server_starts_but_not_beside_one_that_serves(
+    tmp_path: Path,
+) -> None:
+    """Making it stops all threads of the process for 0.1 s: whoever is served would wait."""
+    path = write_tiny_model(tmp_path / "tiny.gguf", LLAMA)
+    first = loaded(path)
+    second = load_model(contract(path), lambda line: None, beside=Beside(SharedCores(), lambda *_: None))
+    assert (first.grammars.prepared, second.grammars.prepared) == (True, False)
+    for model in (first, second):
+        model.engine.shutdown()
+
+
+def test_the_memory_beside_another_model_is_taken_in_parts_that_its_steps_can_wait_for(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "tiny.gguf", LLAMA)
+
+    def parts(beside: Beside | None) -> int:
+        shown: list[str] = []
+        model = load_model(contract(path), lambda line: None, show=lambda what, *_: shown.append(what), beside=beside)
+        model.engine.shutdown()
+        return shown.count("memory")
+
+    assert parts(None) < parts(Beside(SharedCores(), lambda *_: None))

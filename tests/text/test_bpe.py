@@ -9,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from zerolayer.errors import ModelFileError
-from zerolayer.text.bpe import Merges, ReferenceBpe, why_not_by_strings
+from zerolayer.text._native import Merges
+from zerolayer.text.bpe import ReferenceBpe, parse_merges, why_not_by_strings
 from zerolayer.text.vocabulary import Vocabulary
 
 LETTERS = [b"a", b"b", b"c"]
@@ -17,7 +18,7 @@ LETTERS = [b"a", b"b", b"c"]
 
 def build(merges: list[bytes]) -> tuple[Merges, list[bytes]]:
     raw = [*LETTERS, *dict.fromkeys(merge.replace(b" ", b"") for merge in merges)]
-    return Merges.parse(merges, raw), raw
+    return parse_merges(merges, raw), raw
 
 
 def by_strings(piece: bytes, rank_of: dict[bytes, int]) -> list[bytes]:
@@ -58,11 +59,11 @@ def test_bytes_without_a_token_vanish_before_merging() -> None:
 
 
 def test_the_bundled_vocabulary_is_proven(vocabulary: Vocabulary) -> None:
-    assert why_not_by_strings(Merges.parse(vocabulary.merges, vocabulary.raw), vocabulary.pieces) == ""
+    assert why_not_by_strings(parse_merges(vocabulary.merges, vocabulary.raw), vocabulary.pieces) == ""
 
 
 def test_every_bundled_token_encodes_to_itself(vocabulary: Vocabulary) -> None:
-    merges = Merges.parse(vocabulary.merges, vocabulary.raw)
+    merges = parse_merges(vocabulary.merges, vocabulary.raw)
     byte_ids = {vocabulary.pieces[t][0]: t for t in range(17, 252)}
     reference = ReferenceBpe(merges, byte_ids)
     assert all(reference.encode(vocabulary.pieces[token]) == [token] for token in merges.merged)
@@ -91,17 +92,26 @@ def test_several_pairs_for_a_token_must_be_all_pairs() -> None:
 
 def test_a_merge_of_no_token_is_a_clear_error() -> None:
     with pytest.raises(ModelFileError, match="names no token"):
-        Merges.parse([b"a z"], [b"a", b"az"])
+        parse_merges([b"a z"], [b"a", b"az"])
 
 
 def test_a_merge_without_a_space_is_a_clear_error() -> None:
     with pytest.raises(ModelFileError, match="names no token"):
-        Merges.parse([b"az"], [b"a", b"z", b"az"])
+        parse_merges([b"az"], [b"a", b"z", b"az"])
 
 
 def test_a_merge_made_of_added_tokens_is_no_proof() -> None:
     raw = [b"a", b"xy", b"axy"]
-    assert why_not_by_strings(Merges.parse([b"a xy"], raw), raw) == "a merge starts from something other than bytes"
+    assert why_not_by_strings(parse_merges([b"a xy"], raw), raw) == "a merge starts from something other than bytes"
+
+
+def test_a_piece_for_every_token_or_none() -> None:
+    merges, raw = build([b"a b"])
+    for pieces in (raw[:-1], [*raw, b"x"], []):
+        with pytest.raises(ValueError, match="a piece for each token"):
+            merges.why_not_by_strings(pieces)
+    with pytest.raises(TypeError):
+        Merges([b"a b"], ["a", "b", "ab"])
 
 
 @st.composite

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zerolayer.errors import ModelFileError
-from zerolayer.text.vocabulary import BYTE_ALPHABET, Vocabulary
+from zerolayer.text.vocabulary import BYTE_ALPHABET, TokenKind, Vocabulary
 
 
 def sentencepiece(**changes: object) -> Vocabulary:
@@ -98,3 +100,30 @@ def test_an_inconsistent_vocabulary_is_one_clear_error(case: str) -> None:
 
 def test_the_longest_piece_is_one_that_text_can_become() -> None:
     assert sentencepiece().longest_piece_bytes == len(b" the")
+
+
+LETTERS = st.text(st.sampled_from(BYTE_ALPHABET + "\u65e5\u0141\U0001f600"), max_size=6)
+
+
+@given(st.lists(st.tuples(LETTERS, st.integers(-1, 7))))
+def test_pieces_are_what_a_letter_by_letter_reading_gives(tokens: list[tuple[str, int]]) -> None:
+    raw, kinds = [text.encode() for text, _ in tokens], [kind for _, kind in tokens]
+    vocabulary = Vocabulary("gpt2", "default", raw, kinds)
+    for at, (text, kind) in enumerate(tokens):
+        known = kind == TokenKind.NORMAL and all(letter in BYTE_ALPHABET for letter in text)
+        piece = bytes(map(BYTE_ALPHABET.index, text)) if known else text.encode()
+        assert vocabulary.pieces[at] == piece
+        try:
+            shown: str | None = piece.decode()
+        except UnicodeDecodeError:
+            shown = None
+        hidden = kind in (TokenKind.UNKNOWN, TokenKind.CONTROL, TokenKind.UNUSED)
+        assert vocabulary.texts[at] == ("" if hidden else shown)
+
+
+@given(st.lists(st.binary(max_size=5), max_size=5), st.integers(2**31, 2**64))
+def test_tokens_that_are_no_text_and_kinds_that_are_none_stand_for_themselves(raw: list[bytes], kind: int) -> None:
+    vocabulary = Vocabulary("gpt2", "default", raw, [kind] * len(raw))
+    assert vocabulary.pieces == raw
+    assert len(vocabulary.texts) == len(raw)
+    assert len(Vocabulary("gpt2", "default", raw, [TokenKind.NORMAL] * len(raw)).pieces) == len(raw)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from zerolayer.model.packing import PART_BYTES
+
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The sizes of its memory, which is taken once, and choices that change its bits or its speed.
@@ -26,6 +28,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool = False  # weights stay in the groups of the file, which ``EXACT`` types can; else int8 per output,
     fine: bool = True  # with more bits where inputs are large (native/kernels.hpp)
     bloom: bool = False  # tokens for the repetition penalty are in a Bloom filter instead of a set of bits
+    part_bytes: int = PART_BYTES  # of memory that is taken in one go, which nothing can interrupt
     cores: Sequence[int] = ()  # of the workers, all threads but the one that steps; none: they are not pinned
     stop_ids: Sequence[int] = ()
     notes: Sequence[str] = ()

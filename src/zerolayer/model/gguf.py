@@ -29,6 +29,7 @@ import msgspec
 from zerolayer.errors import ModelFileError
 from zerolayer.model.tensor_type import TYPE_OF_NUMBER
 from zerolayer.model.weights import TensorInfo
+from zerolayer.text._native import strings
 
 MAX_KEYS = 65_536
 MAX_TENSORS = 65_536
@@ -136,23 +137,12 @@ class _Cursor:
             raise self.fail(f"{what} is not valid UTF-8", start) from None
 
     def strings(self, count: int) -> StringArray:
-        """``count`` strings. The loop is written out because vocabularies have 10**5 of them: about 0.2 us each."""
-        data, at = self.data, self.at
-        end = min(self.end, at + MAX_STRINGS_BYTES)
-        unpack = _U64.unpack_from
-        items: list[bytes] = []
-        append = items.append
-        last = end - 8
-        for _ in range(count):
-            if at > last:
-                self.at = at
-                raise self.fail(f"an array of strings runs over the end of the file or of {MAX_STRINGS_BYTES} bytes")
-            start = at + 8
-            at = start + unpack(data, at)[0]
-            if at > end:
-                raise self.fail(f"a string runs over the end of the file or of {MAX_STRINGS_BYTES} bytes", start - 8)
-            append(data[start:at])
-        self.at = at
+        """``count`` strings; vocabularies have 10**5 of them."""
+        end = min(self.end, self.at + MAX_STRINGS_BYTES)
+        items, self.at = strings(self.data, self.at, end, count)
+        if len(items) < count:
+            what = "an array of strings" if self.at > end - 8 else "a string"
+            raise self.fail(f"{what} runs over the end of the file or of {MAX_STRINGS_BYTES} bytes")
         return StringArray(items)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from zerolayer.model.machine import Machine
 from zerolayer.model.mock_engine import MockEngine
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.native_engine import EXACT, ONE_MATRIX, NativeEngine, needed_bytes
+from zerolayer.model.packing import PART_BYTES, SHORT_PART_BYTES
 from zerolayer.model.placement import choose_cores
 from zerolayer.model.prefix_cache import BLOCK
 from zerolayer.model.shared_cores import ALONE, SharedCores
@@ -98,13 +100,17 @@ def _load(contract: Contract, progress: Callable[[str], None], show: Show, besid
     path = model_path(contract) if hub_name is None else snapshot(hub_name, progress)
     source = open_source(path)
     with closing(source.weights):
-        take_engine = _engine(contract, source, show, beside)
+        took = threading.Event()
+        take_engine = _engine(contract, source, partial(_told, took, show), beside)
         if beside is not None:
             _read_ahead(path, show)  # a turn must not wait for a disk
         with ThreadPoolExecutor(1) as aside:
             # Memory and packing leave the GIL to the text, if they begin before it has the GIL, which it keeps.
-            reading = aside.submit(_text, source)
-            engine = take_engine()
+            reading = aside.submit(_text, source, None if beside else took)
+            try:
+                engine = take_engine()
+            finally:
+                took.set()
             encoder, template, tool_format, grammars = reading.result()
         remember = _nothing
         if isinstance(engine, NativeEngine):
@@ -192,12 +198,40 @@ def _beginning(template: ChatTemplate, messages: tuple[Message, ...]) -> list[in
     return [left for left, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
 
 
-def _text(source: ModelSource) -> tuple[Encoder, ChatTemplate | NoChatTemplate, ToolFormat, Grammars]:
-    """What reads and writes the model's words."""
-    encoder = source.build_encoder()
-    template = _template(source, encoder)
-    tool_format = format_of(source.config.chat_template)
-    return encoder, template, tool_format, Grammars(source.vocabulary, encoder, tool_format, source.config.vocabulary)
+class _Coming:
+    """An encoder for who has it before it is there, and asks when it is."""
+
+    name = "coming"
+
+    def __init__(self) -> None:
+        self.encoder: Encoder | None = None
+
+    def encode(self, text: str) -> list[int]:
+        """See ``Encoder``."""
+        if self.encoder is None:
+            raise LookupError("it is not there yet")
+        return self.encoder.encode(text)
+
+
+def _told(event: threading.Event, show: Show, what: str, done: int, of: int) -> None:
+    event.set()
+    show(what, done, of)
+
+
+def _text(
+    source: ModelSource, prepare: threading.Event | None
+) -> tuple[Encoder, ChatTemplate | NoChatTemplate, ToolFormat, Grammars]:
+    """What reads and writes the model's words.
+
+    With ``prepare`` also what compiles grammars, once that is set: it stops all other Python for 0.1 s.
+    """
+    tool_format, coming = format_of(source.config.chat_template), _Coming()
+    grammars = Grammars(source.vocabulary, coming, tool_format, source.config.vocabulary)
+    if prepare is not None:
+        prepare.wait()  # for memory being taken: that is the one long part which needs no GIL
+        grammars.prepare()
+    encoder = coming.encoder = source.build_encoder()
+    return encoder, _template(source, encoder), tool_format, grammars
 
 
 def _template(source: ModelSource, encoder: Encoder) -> ChatTemplate | NoChatTemplate:
@@ -245,6 +279,7 @@ def _engine(contract: Contract, source: ModelSource, show: Show, beside: Beside 
         salt_share=contract.cache.tenant_share,
         exact=_exact(contract.engine.weights, weights),
         bloom=contract.engine.penalty == "bloom",
+        part_bytes=PART_BYTES if beside is None else SHORT_PART_BYTES,
         cores=cores,
         stop_ids=sorted(vocabulary.eos_ids),
         notes=(why, where),

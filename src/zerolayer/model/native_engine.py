@@ -77,7 +77,7 @@ class NativeEngine:
         kernels = options.kernels or _native.kernel_sets()[0]
         try:
             native = _create(config, options, kernels)
-            fill(native, weights, config, progress or _silent, fine=options.fine)
+            fill(native, weights, config, progress or _silent, fine=options.fine, part_bytes=options.part_bytes)
         except ValueError as error:
             raise StartupError(
                 f"The CPU engine cannot run this model with the kernel set {kernels!r}: {error}. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from zerolayer.errors import ModelFileError
 from zerolayer.model import _native
@@ -12,22 +13,25 @@ from zerolayer.model.weights import vector as floats
 
 Progress = Callable[[str, int, int], None]  # (what, done, of)
 
-_PART_BYTES = 16 << 20  # of memory that is taken in one go
+PART_BYTES: Final = 256 << 20  # of memory that is taken in one go
+SHORT_PART_BYTES: Final = 16 << 20  # where another model's steps wait for that
 
 
-def _take_memory(native: _native.Engine, progress: Progress) -> None:
-    parts = native.bytes // _PART_BYTES + 1
+def _take_memory(native: _native.Engine, progress: Progress, part_bytes: int) -> None:
+    parts = native.bytes // part_bytes + 1
     for part in range(parts):
         progress("memory", part, parts)
         native.touch(part, parts)
 
 
-def fill(native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress, *, fine: bool) -> None:
-    """Take the memory that there is to take, then pack every tensor.
+def fill(
+    native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress, *, fine: bool, part_bytes: int
+) -> None:
+    """Take the memory that there is to take, ``part_bytes`` at a time, then pack every tensor.
 
     Raises ``ModelFileError`` where one holds something that is no finite number, or larger than any model's.
     """
-    _take_memory(native, progress)
+    _take_memory(native, progress, part_bytes)
     try:
         _pack(native, weights, config, progress, fine=fine)
     except _native.DamagedWeights:

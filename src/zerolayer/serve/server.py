@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,7 @@ from zerolayer.serve.entrances import LOCAL_ADMIN, Entrances
 from zerolayer.serve.gateway import BudgetBook, build_keyring
 from zerolayer.serve.measuring import Measuring
 from zerolayer.serve.nodes import NodeBook
+from zerolayer.serve.preparing import Preparing
 from zerolayer.serve.records import Records
 from zerolayer.serve.room import House, ModelRoom, build_room
 from zerolayer.serve.rooms import Rooms
@@ -60,7 +61,6 @@ _log = logging.getLogger("zerolayer.serve")
 GRACE_S = 10.0  # for running streams, after the first signal
 _FLUSH_S = 1.0  # for the last bytes, after that
 _NS_PER_S = 1_000_000_000
-_PREPARE_S = 1.0  # after the start, and until nothing runs
 
 
 class Server:
@@ -88,7 +88,6 @@ class Server:
         self.keyring = build_keyring(contract, self._clock_ns, self._helper)
         self.book = BudgetBook(contract, self._clock_ns, self._helper, contract.listen.port)
         self._compiler = ThreadPoolExecutor(1, "zerolayer-grammar")
-        self._prepared: Future[None] | None = None
         self._new = new
         self._warm = cost is not None
         self.moving_in = False  # another process still has ledger and budgets, which are this one's again
@@ -99,7 +98,6 @@ class Server:
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.nodes = NodeBook(contract, Derating.of_process(os.environ), self._helper)
         self._sweeper: asyncio.TimerHandle | None = None
-        self._preparing: asyncio.TimerHandle | None = None
         self._load, self._told_load = (-1, -1, b""), b""  # what was told last, and its words
         self._open_slots: Calendar | None = None  # those of the room: they are looked at for every reply
         site = self._build_site(limits, self.metrics, self.glue, contract)
@@ -128,6 +126,7 @@ class Server:
             self.records.close(self._clock_ns())
             self.room.silence()
             raise
+        self._preparing = Preparing(lambda: self.room, lambda: self.entrances.busy, self._compiler)
 
     @property
     def room(self) -> ModelRoom:
@@ -142,9 +141,7 @@ class Server:
         self.records.books.serve(new.name)
         self.live.serve(self._viewing.service())
         self.measuring.look()
-        if self._preparing is not None:
-            self._preparing.cancel()
-        self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
+        self._preparing.begin()
 
     @property
     def replacing(self) -> bool:
@@ -162,8 +159,8 @@ class Server:
 
     @property
     def prepared(self) -> bool:
-        """Whether what is done once, in the first moment without requests, is done."""
-        return self._prepared is not None and self._prepared.done()
+        """Whether no request has to wait for what grammars are compiled with."""
+        return self.room.loaded.grammars.prepared
 
     @property
     def port(self) -> int:
@@ -280,7 +277,7 @@ class Server:
             new.serve()
         self.nodes.start(self.port)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
-        self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
+        self._preparing.begin()
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """Take no more work, let replies finish within ``grace_s``, then end the rest with an error."""
@@ -299,9 +296,9 @@ class Server:
 
     async def close(self) -> None:
         """Stop listening, flush, stop the step thread, give the engine's memory back."""
-        for timer in (self._sweeper, self._preparing):  # none where the start failed
-            if timer is not None:
-                timer.cancel()
+        self._preparing.stop()
+        if self._sweeper is not None:  # none where the start failed
+            self._sweeper.cancel()
         await self.deployments.close()
         self.nodes.close()
         new = self._new
@@ -362,13 +359,6 @@ class Server:
         if load != self._load:
             self._load, self._told_load = load, b"free=%d;next_ms=%d%b" % load
         return self._told_load
-
-    def _prepare(self) -> None:
-        """What the first request with a grammar would wait for, in a moment when nobody else does."""
-        if self.slots.taken:
-            self._preparing = self._loop.call_later(_PREPARE_S, self._prepare)
-        else:
-            self._prepared = self._compiler.submit(self.room.loaded.grammars.prepare)
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""

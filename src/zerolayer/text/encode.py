@@ -20,7 +20,8 @@ import tiktoken
 
 from zerolayer.errors import StartupError
 from zerolayer.text import hf_encode
-from zerolayer.text.bpe import Merges, ReferenceBpe, why_not_by_strings
+from zerolayer.text._native import Merges
+from zerolayer.text.bpe import ReferenceBpe, parse_merges, why_not_by_strings
 from zerolayer.text.pretokenise import PreTokeniser, pre_tokeniser
 from zerolayer.text.vocabulary import TokenKind, Vocabulary
 
@@ -72,9 +73,10 @@ class TiktokenEncoder:
         self._nfc = pre.nfc
         self._split: Callable[[str], list[str]] = regex.compile(pre.pattern).findall
         self._missing = bytes(byte for byte in range(256) if byte not in byte_ids)
-        in_order = all(a < b for a, b in pairwise(merges.merged))
+        merged = merges.merged
+        in_order = all(a < b for a, b in pairwise(merged))
         # tiktoken takes the id as rank. Where the ids do not rise with the merges, ranks are given and translated back.
-        first_made = dict.fromkeys(merges.merged)
+        first_made = dict.fromkeys(merged)
         self._id_of_rank = None if in_order else [*byte_ids.values(), *first_made]
         ranks = {bytes([byte]): _MISSING + byte for byte in self._missing}
         if self._id_of_rank is None:
@@ -168,7 +170,7 @@ def build_encoder(vocabulary: Vocabulary, by_pairs: Callable[[], Encoder] | None
 
 def _byte_level(vocabulary: Vocabulary, by_pairs: Callable[[], Encoder] | None) -> Encoder:
     pre = pre_tokeniser(vocabulary.pre)
-    merges = Merges.parse(vocabulary.merges, vocabulary.raw)
+    merges = parse_merges(vocabulary.merges, vocabulary.raw)
     byte_ids = byte_tokens(vocabulary)
     if not byte_ids:
         raise StartupError(

@@ -1,7 +1,7 @@
 """Grammars: which tokens may come next, so that an answer is what the request allows.
 
 Compiled grammars are kept by the digest of what they were made from, the ones used last. What compiles them
-(``grammar_compiler.py``) is imported and made when it is needed: a server starts without it.
+(``grammar_compiler.py``) is imported and made when a server starts, or with the first grammar.
 """
 
 from __future__ import annotations
@@ -49,6 +49,11 @@ class Grammars:
     def prepare(self) -> None:
         """Make the compiler, if there is none yet: 0.1 s in which nothing else in this process runs. Any thread."""
         self._ready()
+
+    @property
+    def prepared(self) -> bool:
+        """Whether there is one."""
+        return self._compiler is not None
 
     def slow(self, request: Request) -> bool:
         """Whether ``of`` would have to compile, which may take some 100 ms."""

@@ -98,10 +98,10 @@ class _Words:
         self.bos_token_id = vocabulary.bos_id
         self.tokens: Sequence[bytes] = vocabulary.pieces
         self.special_token_ids = [at for at, text in enumerate(vocabulary.texts) if text == ""]
-        self._encode = encoder.encode
+        self._encoder = encoder
 
     def __call__(self, text: str) -> list[int]:
-        return self._encode(text)
+        return self._encoder.encode(text)
 
 
 def _refusal(param: str, why: str) -> InvalidRequest:

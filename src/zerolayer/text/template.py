@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache
 from typing import Self
 
 from zerolayer.errors import InvalidRequest, ModelFileError
@@ -142,15 +142,23 @@ class ChatTemplate:
             return False
         return PROBE.name in rendering
 
-    def _encode_sandboxed(self, messages: Sequence[Message], moment: datetime, tools: Sequence[Tool] = ()) -> list[int]:
+    def _encode_sandboxed(
+        self,
+        messages: Sequence[Message],
+        moment: datetime,
+        tools: Sequence[Tool] = (),
+        guard: Callable[[str, str], str] | None = None,
+    ) -> list[int]:
         """Render, cut at control tokens, encode what lies between.
 
-        Names of control tokens in contents are broken by a mark before, and healed after the cutting.
+        Names of control tokens in contents are broken by a mark before, and healed after the cutting. ``guard``: the
+        shield's, or one that remembers.
         """
         shield = self._shield
         values, offered = [message_value(m) for m in messages], [tool_value(tool) for tool in tools]
         mark = shield.mark(texts_in([values, offered]))
-        values, offered = (guarded(value, partial(shield.guard, mark=mark)) for value in (values, offered))
+        breaks = guard or shield.guard
+        values, offered = (guarded(value, lambda text: breaks(text, mark)) for value in (values, offered))
         try:
             rendering = self._sandboxed.render(values, self._constants, moment.strftime, offered)
         except TemplateFailed:
@@ -214,9 +222,10 @@ class ChatTemplate:
         except NotSeparable as reason:
             return str(reason)
         self._steps = {key: self._tokens(key, gap) for key, gap in gaps.items()}
+        guard = cache(self._shield.guard)  # the same contents in many orders
         for probe in conversations(roles, contents):
             try:
-                expected: list[int] | None = self._encode_sandboxed(probe, moment)
+                expected: list[int] | None = self._encode_sandboxed(probe, moment, guard=guard)
             except InvalidRequest:
                 expected = None
             if self._encode_compiled(probe, moment) != expected:

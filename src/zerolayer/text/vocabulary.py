@@ -7,13 +7,13 @@ SentencePiece vocabularies ("llama") write a space as U+2581 and a lone byte as 
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Self
 
 from zerolayer.errors import ModelFileError
+from zerolayer.text._native import byte_level, texts
 
 _REMEDY = "Use a GGUF file with a complete vocabulary."
 _MAX_PIECE_BYTES = 4096
@@ -37,7 +37,7 @@ class TokenKind(IntEnum):
     BYTE = 6
 
 
-_SILENT = frozenset({TokenKind.UNKNOWN, TokenKind.CONTROL, TokenKind.UNUSED})
+_SILENT = (int(TokenKind.UNKNOWN), int(TokenKind.CONTROL), int(TokenKind.UNUSED))
 
 
 def _byte_alphabet() -> str:
@@ -48,7 +48,6 @@ def _byte_alphabet() -> str:
 
 
 BYTE_ALPHABET = _byte_alphabet()
-_TO_BYTES = codecs.charmap_build(BYTE_ALPHABET)
 
 
 class Vocabulary:
@@ -68,8 +67,13 @@ class Vocabulary:
         self.raw = raw
         self.kinds = kinds
         self.size = len(raw)
-        self.pieces = _sentencepiece(raw, kinds) if model == "llama" else _byte_level(raw, kinds)
-        self.texts = _texts(self.pieces, kinds)
+        kinds = list(map(int, kinds))
+        self.pieces = (
+            _sentencepiece(raw, kinds)
+            if model == "llama"
+            else byte_level(raw, kinds, BYTE_ALPHABET, int(TokenKind.NORMAL))
+        )
+        self.texts = texts(self.pieces, kinds, _SILENT)
         self.special_ids: Mapping[str, int] = _named(raw, kinds, TokenKind.CONTROL)
         self.user_defined: Mapping[str, int] = _named(raw, kinds, TokenKind.USER_DEFINED)
         self.bos_id: int | None = None
@@ -117,21 +121,6 @@ class Vocabulary:
         return "" if token_id is None else self.piece_bytes(token_id).decode("utf-8", "replace")
 
 
-def _byte_level(raw: list[bytes], kinds: Sequence[int]) -> list[bytes]:
-    pieces: list[bytes] = []
-    append = pieces.append
-    encode = codecs.charmap_encode
-    for token, kind in zip(raw, kinds, strict=True):
-        if token.isascii() or kind != TokenKind.NORMAL:
-            append(token)
-            continue
-        try:
-            append(encode(token.decode(), "strict", _TO_BYTES)[0])
-        except UnicodeError:  # no byte-level token: it stands for its own letters
-            append(token)
-    return pieces
-
-
 def _sentencepiece(raw: list[bytes], kinds: Sequence[int]) -> list[bytes]:
     pieces: list[bytes] = []
     for token, kind in zip(raw, kinds, strict=True):
@@ -143,19 +132,10 @@ def _sentencepiece(raw: list[bytes], kinds: Sequence[int]) -> list[bytes]:
     return pieces
 
 
-def _texts(pieces: list[bytes], kinds: Sequence[int]) -> list[str | None]:
-    texts: list[str | None] = []
-    append = texts.append
-    for piece, kind in zip(pieces, kinds, strict=True):
-        try:
-            append("" if kind in _SILENT else piece.decode())
-        except UnicodeDecodeError:
-            append(None)
-    return texts
-
-
 def _named(raw: list[bytes], kinds: Sequence[int], kind: TokenKind) -> dict[str, int]:
     named: dict[str, int] = {}
+    if int(kind) not in kinds:
+        return named
     for token_id, (token, its_kind) in enumerate(zip(raw, kinds, strict=True)):
         if its_kind == kind and token:
             named.setdefault(token.decode("utf-8", "replace"), token_id)
