@@ -4,6 +4,7 @@
 #include "numbers.hpp"
 #include "plain_type.hpp"
 #include "wire_plain.hpp"
+#include "wire_planned.hpp"
 #include "wire_reply.hpp"
 #include "wire_stream.hpp"
 #include "wire_template.hpp"
@@ -139,6 +140,9 @@ NB_MODULE(_native, m) {
       .def(nb::init<nb::callable, nb::handle, nb::object, nb::handle, nb::handle, nb::handle, nb::object, nb::object>())
       .def("decode", &zl::PlainBodies::decode)
       .def("request", &zl::PlainBodies::request);
+  nb::class_<zl::PlannedBodies>(m, "PlannedBodies")
+      .def(nb::init<nb::handle, nb::handle, nb::object, nb::object, nb::object, nb::object, nb::tuple>())
+      .def("decode", &zl::PlannedBodies::decode);
   nb::class_<zl::Huffman>(m, "Huffman").def("__init__", &read_huffman).def("decode", &decode_huffman);
   nb::class_<zl::Template>(m, "Template")
       .def(nb::init<nb::tuple, nb::tuple, nb::object>())

@@ -3,6 +3,7 @@
 Everything here is pure. ``tests/wire/specification`` has the same in Python.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http2_sending import Sender
 from zerolayer.wire.http2_stream import State, Stream
 from zerolayer.wire.openai import PlainChat, PlainCompletion, PlainOptions
+from zerolayer.wire.protobuf_plan import Plan
 from zerolayer.wire.schema import Message, Request, Route, Sampling
 
 _Headers = tuple[tuple[bytes, bytes], ...]
@@ -151,6 +153,30 @@ class PlainBodies:
 
     def request(self, body: PlainChat | PlainCompletion, limits: BodyLimits, /) -> Request | None:
         """The same of a body that was read."""
+
+class PlannedBodies:
+    """Makes requests of the schema's bodies whose tails have been read before; ``roles`` are those of numbers 1 to 3.
+
+    The routes are those of requests that have token ids, and messages.
+    """
+
+    def __init__(
+        self,
+        plan: type[Plan],
+        ids: type[array[int]],
+        message: type[Message],
+        request: type[Request],
+        by_ids: Route,
+        by_messages: Route,
+        roles: tuple[str, str, str],
+        /,
+    ) -> None: ...
+    def decode(self, body: bytes, plans: dict[bytes, Plan], body_bytes: int, most_messages: int, /) -> Request | None:
+        """The request that ``body`` is, if it has at most ``body_bytes``.
+
+        Token ids are fewer than 4,096, messages have a role and then a content, of less than 16 KB, and nothing stands
+        between them and the tail. None for all else.
+        """
 
 class Huffman:
     """HPACK's code, from a table of (next state, flags, symbol) by state and half byte: flags as ``hpack``'s."""
