@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.run import compiled_modules, found, read_tally
 from fuzz import targets
+from fuzz.run import compiled_modules, found, read_tally
 from fuzz.targets import TARGETS, seeds
 
 CASES = [(name, path) for name in sorted(TARGETS) for path in seeds(name)]
