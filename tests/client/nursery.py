@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from reference.server import free_port, is_ready
+from reference.server import is_ready, own_host, own_port
 
 TESTS = str(Path(__file__).parents[1])
 
@@ -30,8 +30,9 @@ class Nursery:
         )
         self._lock = threading.Lock()
 
-    def start(self, port: int, admin: int, **flags: str) -> int:
-        return self._ask({"port": port, "admin": admin, "flags": flags})
+    def start(self, host: str, port: int, **flags: str) -> int:
+        listen = {"host": host, "port": str(port), "admin": f"{host}:{port + 1}"}
+        return self._ask({"flags": listen | flags})
 
     def wait(self, pid: int) -> int:
         return self._ask({"wait": pid})
@@ -48,17 +49,17 @@ class Nursery:
 
 
 class Server:
-    """A server on a port, which it keeps when it is started again."""
+    """A server at an address of its own, which it keeps when it is started again."""
 
-    def __init__(self, nursery: Nursery, **flags: str) -> None:
+    def __init__(self, nursery: Nursery, host: str = "", **flags: str) -> None:
         self._flags = flags
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.host, self.port = host or own_host(), own_port()
+        self.url = f"http://{self.host}:{self.port}"
         self._nursery = nursery
         self.start()
 
     def start(self) -> None:
-        self.pid = self._nursery.start(self.port, free_port(), **self._flags)
+        self.pid = self._nursery.start(self.host, self.port, **self._flags)
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
@@ -79,7 +80,7 @@ class Server:
             self.start()
         self.signal(signal.SIGCONT)
         deadline = time.monotonic() + 60
-        while not is_ready(self.port):
+        while not is_ready(self.port, self.host):
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
@@ -101,8 +102,7 @@ def main() -> None:
             null = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):
                 os.dup2(null, descriptor)
-            listen = {"port": str(request["port"]), "admin": f"127.0.0.1:{request['admin']}"}
-            os._exit(serve(load(None, {}, flags | listen | request["flags"]), load=lambda *_: loaded))
+            os._exit(serve(load(None, {}, flags | request["flags"]), load=lambda *_: loaded))
         print(pid, flush=True)
 
 

@@ -183,7 +183,7 @@ def test_a_draft_warms_the_prompt_of_the_question_that_follows(url) -> None:
 
 
 def test_one_address_is_enough_to_find_the_other_nodes_and_to_ask_them(url, nursery) -> None:
-    other = Server(nursery, peers=url)  # it announces itself to the first one
+    other = Server(nursery, "127.0.0.1", peers=url)  # it announces itself, as who it comes from, to the first one
     other.ready()
     try:
         with Client(url) as client:

@@ -1,7 +1,7 @@
 """``zerolayer serve`` with the echoing model: a process of its own for tests of signals and descriptors.
 
-Arguments: port, step_us and, if there is to be one, the ledger's folder. A number on standard input leaves that many
-further descriptors; -1 takes the limit away.
+Arguments: port, step_us and, if they are to be others, the folder of the ledger or "off", and the host. A number on
+standard input leaves that many further descriptors; -1 takes the limit away.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ if __name__ == "__main__":
     threading.Thread(target=starve, daemon=True).start()
     flags = {"port": sys.argv[1], "admin": "127.0.0.1:0", "slots": "2", "engine": f"mock:step_us={sys.argv[2]}"}
     flags["ledger"] = sys.argv[3] if len(sys.argv) > 3 else "off"
+    flags["host"] = sys.argv[4] if len(sys.argv) > 4 else "127.0.0.1"
     try:
         sys.exit(main(load(None, {}, flags), echo))
     except StartupError as error:

@@ -133,7 +133,7 @@ class Service:
         return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
 
     def connect(self, port: int | None = None) -> socket.socket:
-        client = socket.create_connection(("127.0.0.1", port or self.port), timeout=10)
+        client = socket.create_connection((self.contract.listen.host, port or self.port), timeout=10)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 

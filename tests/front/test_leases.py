@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import socket
 import time
 
 import pytest
 from echo_service import Service, chat, expect_soon, post
 
+from reference.server import own_host, own_port
 from zerolayer.guard.auth.key_files import KEY_SET
 from zerolayer.guard.identity import Quota
 
@@ -22,32 +22,25 @@ ASK = [
 ]
 
 
-def free_ports(count: int) -> list[int]:
-    opened = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in opened]
-    for server in opened:
-        server.close()
-    return ports
-
-
 @pytest.fixture
 def fleet(serve, keys, tmp_path) -> list[Service]:
     (tmp_path / "node.key").write_text(keys.key(is_node=True))
-    ports = free_ports(3)
-    nodes = tuple(f"http://127.0.0.1:{port}" for port in ports)
+    places = [(own_host(), own_port()) for _ in range(3)]  # each must be known before any of them listens
+    nodes = tuple(f"http://{host}:{port}" for host, port in places)
     return [
         serve(
             slots=16,
+            host=host,
             port=str(port),
             key_set=str(keys.folder / KEY_SET),
             tenants={
                 "nodes": nodes,
                 "node": node,
                 "node_key": str(tmp_path / "node.key"),
-                "state": str(tmp_path / f"{port}.log"),
+                "state": str(tmp_path / f"{host}.log"),
             },
         )
-        for port, node in zip(ports, nodes, strict=True)
+        for (host, port), node in zip(places, nodes, strict=True)
     ]
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 CLIENTS = 6  # at once, on two slots: some of them are told a time behind somebody who was told one
 TOKENS = 40  # of each: 0.2 seconds
@@ -17,10 +18,9 @@ Said = TypeVar("Said")
 
 @dataclass(frozen=True)
 class Busy:
-    """A server with two slots whose steps take 5 ms, with its admin port."""
+    """A server with two slots whose steps take 5 ms."""
 
     url: str
-    admin: int
 
     def served_after_a_refusal(self, ask: Callable[[], Said]) -> Said:
         """What ``ask`` says, whose clients were told 429 and came back: each of them at its time, and no one too late.
@@ -56,7 +56,10 @@ class Busy:
         )
 
     def _sum(self, pattern: str) -> int:
-        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=5)
+        address = urlsplit(self.url)
+        assert address.hostname is not None
+        assert address.port is not None
+        connection = http.client.HTTPConnection(address.hostname, address.port + 1, timeout=5)  # of the admin
         connection.request("GET", "/metrics")
         page = connection.getresponse().read().decode()
         connection.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from judges.fault_load import SLOTS, Load, Node, ask, running_nodes
-from reference.server import free_port
+from reference.server import own_host
 from zerolayer import AsyncClient
 from zerolayer.client.retry import RetryPolicy
 
@@ -31,7 +31,7 @@ def ip(*words: str) -> None:
 def far_node(ledger: Path) -> subprocess.Popen[bytes]:
     """A node in a network of its own, at the other end of a pair of interfaces."""
     serve = [sys.executable, "-m", "zerolayer", "serve", "--engine", "mock:step_us=5000", "--slots", str(SLOTS)]
-    serve += ["--host", THERE, "--port", str(PORT), "--admin", f"127.0.0.1:{free_port()}", "--insecure"]
+    serve += ["--host", THERE, "--port", str(PORT), "--admin", f"{own_host()}:8001", "--insecure"]
     serve += ["--ledger", str(ledger)]
     script = f"ip link set lo up; until ip address add {THERE}/24 dev far 2>/dev/null; do sleep 0.05; done; "
     script += 'ip link set far up; exec "$@"'

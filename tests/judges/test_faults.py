@@ -27,7 +27,6 @@ from zerolayer.client.retry import RetryPolicy
 from zerolayer.client.service import Clocks
 
 pytestmark = pytest.mark.judge
-ALONE = ("--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 STORY = Path(__file__).parent / "cut_story.py"
 PATIENT = RetryPolicy(spare=200)  # a slow machine makes refusals that say nothing about faults
 HOUR_S = 3600
@@ -243,12 +242,11 @@ def test_the_nodes_that_dns_named_stay_known_to_servers_and_clients_when_no_name
 
 
 @pytest.fixture(scope="module")
-def told(tool: Callable[[str, str], str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def told(
+    alone: list[str], tool: Callable[[str, str], str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     """What happened when the network of one of four nodes was taken down and up again."""
-    alone = [tool("unshare", "apt-get install util-linux"), *ALONE]
     tool("ip", "apt-get install iproute2")
-    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this system allows no network namespace (sysctl kernel.unprivileged_userns_clone=1)")
     run = subprocess.run(
         [*alone, sys.executable, str(STORY), str(tmp_path_factory.mktemp("cut"))],
         capture_output=True, text=True, timeout=240, check=False,

@@ -13,7 +13,7 @@ import grpc
 import pytest
 import trustme
 
-from reference.server import running_server
+from reference.server import own_host, running_server
 from reference.tiny_model import LLAMA_64, write_tiny_model
 
 pytestmark = pytest.mark.judge
@@ -37,15 +37,15 @@ class Server(NamedTuple):
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("http2")
     model = write_tiny_model(folder / "tiny.gguf", LLAMA_64)
-    unix, authority = folder / "zl.sock", folder / "ca.pem"
+    host, unix, authority = own_host(), folder / "zl.sock", folder / "ca.pem"
     arguments = ["--model", str(model), "--slots", "4", "--slot-tokens", "512", "--threads", "1", "--unix", str(unix)]
     if request.param == "TLS":
         root = trustme.CA()
         root.cert_pem.write_to_path(authority)
-        issued = root.issue_cert("localhost", "127.0.0.1")
+        issued = root.issue_cert("localhost", host)
         issued.private_key_and_cert_chain_pem.write_to_path(folder / "both.pem")
         arguments += ["--certificate", str(folder / "both.pem"), "--key", str(folder / "both.pem")]
-    with running_server(*arguments, unix=unix) as url:
+    with running_server(*arguments, unix=unix, host=host) as url:
         yield Server(url.replace("http:", "https:") if request.param == "TLS" else url, unix, authority)
 
 
@@ -125,7 +125,7 @@ def test_h2load_finds_no_failure(tool: Callable[[str, str], str], server: Server
 
 
 def test_grpcio_asks_for_health(server: Server) -> None:
-    address = server.url.partition("//")[2].replace("127.0.0.1", "localhost")
+    address = server.url.partition("//")[2]
     if server.authority.exists():
         channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(server.authority.read_bytes()))
     else:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from reference.server import free_port, running_server
+from reference.server import addressed, own_host, own_port, ready_soon, running_server
 from reference.tiny_model import LLAMA_64, write_tiny_model
 
 pytestmark = pytest.mark.judge
@@ -68,16 +68,13 @@ def test_new_issue_serve_curl_revoke(curl, serve, tmp_path):
 
 def test_a_budget_outlives_a_server_that_is_killed(curl, serve, tmp_path):
     key = issue(tmp_path, "--requests-per-minute", "2")
-    port, admin = free_port(), free_port()
-    command = [sys.executable, "-m", "zerolayer", "serve", "--port", str(port), "--admin", f"127.0.0.1:{admin}", *serve]
+    host, port = own_host(), own_port()
+    command = [sys.executable, "-m", "zerolayer", "serve", *addressed(host, port), *serve]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     ask = ["-H", f"x-api-key: {key}", "--json", BODY]
     try:
-        deadline = time.monotonic() + 60
-        while curl(f"http://127.0.0.1:{port}/readyz") != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        chat = f"http://127.0.0.1:{port}/v1/chat/completions"
+        assert ready_soon(server, port, host)
+        chat = f"http://{host}:{port}/v1/chat/completions"
         assert [curl(chat, *ask) for _ in range(3)] == [200, 200, 429]
     finally:
         os.kill(server.pid, signal.SIGKILL)

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from check.conftest import QUICK, measured, ports, url  # noqa: F401 - fixtures
+from reference.server import own_host, own_port
 from zerolayer.check import target as targets
 from zerolayer.check.figures import levels
 from zerolayer.check.findings import Kind
@@ -44,7 +45,7 @@ http {{
   limit_req_zone $server_port zone=all:1m rate=100r/s;
   upstream app {{ server 127.0.0.1:{upstream}; keepalive 64; }}
   server {{
-    listen 127.0.0.1:{port};
+    listen {listen};
     location / {{ proxy_pass http://app; proxy_set_header Connection ""; {location} }}
   }}
 }}
@@ -64,18 +65,13 @@ export default function () {{ http.get('{url}/'); }}
 """
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 @contextmanager
-def running(port: int, *command: str, folder: Path) -> Iterator[None]:
+def running(address: tuple[str, int], *command: str, folder: Path) -> Iterator[None]:
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
     try:
         for _ in range(100):
             try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                socket.create_connection(address, timeout=1).close()
                 break
             except OSError:
                 time.sleep(0.1)
@@ -87,11 +83,12 @@ def running(port: int, *command: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def nginx(program: str, folder: Path, upstream: int, location: str) -> Iterator[str]:
-    port = free_port()
+    host, port = own_host(), own_port()
     folder.chmod(0o777)  # started by root, nginx's worker is somebody else
-    (folder / "conf").write_text(NGINX.format(folder=folder, upstream=upstream, port=port, location=location))
-    with running(port, program, "-c", str(folder / "conf"), "-p", str(folder), folder=folder):
-        yield f"http://127.0.0.1:{port}"
+    listen = f"{host}:{port}"
+    (folder / "conf").write_text(NGINX.format(folder=folder, upstream=upstream, listen=listen, location=location))
+    with running((host, port), program, "-c", str(folder / "conf"), "-p", str(folder), folder=folder):
+        yield f"http://{host}:{port}"
 
 
 def report_on(address: str, api: str, **changes: object) -> tuple[Run, Report]:
@@ -150,10 +147,10 @@ def test_nginx_that_holds_a_stream_back_in_its_buffers_is_found(
 def test_gunicorns_sync_workers_are_a_queue_of_as_many_slots(tmp_path: Path) -> None:
     pytest.importorskip("gunicorn", reason="install it with: pip install gunicorn")
     (tmp_path / "sleeper.py").write_text(GUNICORN)
-    port = free_port()
-    command = [sys.executable, "-m", "gunicorn", "-w", "2", "-b", f"127.0.0.1:{port}", "sleeper:app"]
-    with running(port, *command, folder=tmp_path):
-        _, report = report_on(f"http://127.0.0.1:{port}", "http")
+    host, port = own_host(), own_port()
+    command = [sys.executable, "-m", "gunicorn", "-w", "2", "-b", f"{host}:{port}", "sleeper:app"]
+    with running((host, port), *command, folder=tmp_path):
+        _, report = report_on(f"http://{host}:{port}", "http")
     assert report.findings[0].kind is Kind.QUEUE
     assert "about 2 slots" in report.findings[0].text
     assert "sync worker" in report.causes[Kind.QUEUE]
