@@ -85,7 +85,7 @@ class PlainTransport(asyncio.Transport):
 
     __slots__ = (
         "_address", "_closing", "_ending", "_full", "_leaving", "_protocol", "_reads", "_socket", "_sockets", "_unsent",
-        "_writes", "descriptor", "piece", "receive",
+        "_writes", "descriptor", "piece", "receive", "unread",
     )  # fmt: skip
 
     def __init__(self, sockets: PlainSockets, descriptor: int, address: str) -> None:
@@ -93,6 +93,7 @@ class PlainTransport(asyncio.Transport):
         self.descriptor = descriptor
         self._address = address
         self.piece = b""  # what is sent when all have been read
+        self.unread = b""  # what was read already when the protocol asked to be told nothing more
         self._unsent = bytearray()  # what the kernel had no room for
         self._closing = False  # nothing is read or written any more, but for what is unsent
         self._ending = False  # nothing is written any more
@@ -120,7 +121,7 @@ class PlainTransport(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = cast(asyncio.Protocol, protocol)
         if self.receive is not None:
-            self.receive = self._protocol.data_received
+            self.receive = self._reader()
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol
@@ -138,6 +139,8 @@ class PlainTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._closing:
             self._watch(reads=True)
+            if self.unread:
+                self._sockets.loop.call_soon(self._hand_on)
 
     def get_write_buffer_size(self) -> int:
         return len(self._unsent) + len(self.piece)
@@ -205,8 +208,16 @@ class PlainTransport(asyncio.Transport):
 
     # What the look at the sockets calls.
 
+    def put_back(self, data: bytes) -> None:
+        """It was read together with what came to others, and one of these has led to a pause meanwhile."""
+        if not self._closing:
+            self.unread += data
+
     def ended(self) -> None:
         """The client sends nothing more."""
+        self._hand_on()
+        if self._closing:
+            return
         if self._protocol.eof_received():
             self._watch(reads=False)
         else:
@@ -239,13 +250,29 @@ class PlainTransport(asyncio.Transport):
         self._sockets.loop.call_exception_handler(told)
         self._cut(error)
 
+    def _reader(self) -> Callable[[bytes], None]:
+        return self._behind_unread if self.unread else self._protocol.data_received
+
+    def _behind_unread(self, data: bytes) -> None:
+        unread, self.unread = self.unread, b""
+        self.receive = self._protocol.data_received
+        self.receive(unread + data)
+
+    def _hand_on(self) -> None:
+        """Nothing else came since reading goes on."""
+        if self.receive is not None and self.unread:
+            try:
+                self._behind_unread(b"")
+            except Exception as error:  # noqa: BLE001 - as in the look at the sockets
+                self.broken(error)
+
     def _watch(self, *, reads: bool | None = None, writes: bool | None = None) -> None:
         was = self._reads or self._writes
         reads, writes = self._reads if reads is None else reads, self._writes if writes is None else writes
         if (reads, writes) != (self._reads, self._writes):
             self._sockets.watched.watch(self.descriptor, was, reads, writes)
             self._reads, self._writes = reads, writes
-            self.receive = self._protocol.data_received if reads else None
+            self.receive = self._reader() if reads else None
 
     def _end(self) -> None:
         try:
@@ -256,7 +283,7 @@ class PlainTransport(asyncio.Transport):
     def _cut(self, error: Exception | None) -> None:
         if not self._leaving:
             self._closing = True
-            self.piece = b""
+            self.piece = self.unread = b""
             self._unsent.clear()
             self._watch(reads=False, writes=False)
             self._leave(error)
