@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import select
 import socket
 from collections.abc import Callable
 
@@ -114,6 +115,20 @@ def test_what_many_are_told_leaves_when_all_are_read(run, ring):
         crowd = Crowd([Answering(b"answer", then=look) for _ in range(8)])
         assert await crowd.close() == [b"answer"] * 8
         assert told == []
+
+    run(test)
+
+
+def test_who_came_first_does_not_wait_for_all_who_came_later(run, ring):
+    async def test() -> None:
+        answered: list[int] = []
+
+        def look(_: PlainTransport) -> None:
+            answered.append(len(select.select(crowd.clients, [], [], 0)[0]))
+
+        crowd = Crowd([Answering(b"answer", then=look) for _ in range(64)])
+        assert await crowd.close() == [b"answer"] * 64
+        assert answered == [number // plain.AT_ONCE * plain.AT_ONCE for number in range(1, 65)]
 
     run(test)
 

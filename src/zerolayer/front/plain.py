@@ -1,9 +1,9 @@
 """Transports of clients that speak in clear over TCP, as asyncio defines them, at a third of what the loop's own cost.
 
 All of a loop are watched by one epoll instance (``native/front_sockets.hpp``). What came to many of them is read in one
-call, and what is written meanwhile goes to the kernel when all are read, in one system call where it has a ring for us.
-A reply that leaves by itself wakes its client, which takes the core from the loop before the next one is written: where
-64 came at once that took twice as long until the last of them had its answer.
+call, and what is written meanwhile goes to the kernel when all are read, or many have an answer, in one system call
+where it has a ring for us. A reply that leaves by itself wakes its client, which takes the core from the loop before the
+next one is written: where 64 came at once that took twice as long until the last of them had its answer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any, Final, cast
 from zerolayer.front._native import Sockets, send_now
 from zerolayer.front.outbox import MANY, TOGETHER
 
+AT_ONCE: Final = 24
+"""Replies that are gathered at most: who came first has waited longest, and should not wait for all who came later."""
 _FULL_BYTES: Final = 65_536  # unsent: the protocol is told to wait, as asyncio's own transports do
 _ROOM_BYTES: Final = 16_384  # and to go on
 
@@ -68,9 +70,10 @@ class PlainSockets:
             self.watched.look(self._transports)
         finally:
             self.gathering = False
-            self._send()
+            self.send()
 
-    def _send(self) -> None:
+    def send(self) -> None:
+        """What was gathered."""
         gathered, self.gathered = self.gathered, []
         if len(gathered) < TOGETHER:
             for each in gathered:
@@ -156,6 +159,8 @@ class PlainTransport(asyncio.Transport):
             self.piece += data
             if len(self.piece) > _FULL_BYTES:
                 self.send()
+            elif len(self._sockets.gathered) >= AT_ONCE:
+                self._sockets.send()
         else:
             self._offer(data if isinstance(data, bytes) else bytes(data))
 
