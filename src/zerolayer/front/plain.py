@@ -2,8 +2,8 @@
 
 All of a loop are watched by one epoll instance (``native/front_sockets.hpp``). What came to many of them is read in one
 call, and what is written meanwhile goes to the kernel when all are read, or many have an answer, in one system call
-where it has a ring for us. A reply that leaves by itself wakes its client, which takes the core from the loop before the
-next one is written: where 64 came at once that took twice as long until the last of them had its answer.
+where it has a ring for us. A reply that leaves by itself wakes its client, which takes the core from the loop before
+the next one is written: where 64 came at once that took twice as long until the last of them had its answer.
 """
 
 from __future__ import annotations
