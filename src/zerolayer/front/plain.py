@@ -42,12 +42,26 @@ class PlainSockets:
         except OSError:
             os.close(descriptor)
             raise
-        self.begin(descriptor, address, make())
-
-    def begin(self, descriptor: int, address: str, protocol: asyncio.Protocol) -> None:
-        """A connection of a socket that is watched already."""
         self._transports[descriptor] = transport = PlainTransport(self, descriptor, address)
-        transport.begin(protocol)
+        transport.begin(make())
+
+    def begin_each(
+        self, accepted: list[tuple[int, str, bytes]], make: Callable[[str, bytes], asyncio.Protocol]
+    ) -> None:
+        """Connections of sockets that are watched already, with the address and the first words of each.
+
+        A defect in what ``make`` gives costs that connection; nobody would read the others.
+        """
+        self.gathering = True
+        try:
+            for descriptor, address, said in accepted:
+                self._transports[descriptor] = transport = PlainTransport(self, descriptor, address)
+                transport.begin(make(address, said))
+                if said:
+                    transport.told(said)
+        finally:
+            self.gathering = False
+            self.send()
 
     def stop(self) -> None:
         """Nobody comes any more; those who are there stay."""
@@ -213,6 +227,16 @@ class PlainTransport(asyncio.Transport):
 
     # What the look at the sockets calls.
 
+    def told(self, data: bytes) -> None:
+        """What the client has said, told as the look at the sockets does."""
+        if self.receive is None:
+            self.put_back(data)
+            return
+        try:
+            self.receive(data)
+        except Exception as error:  # noqa: BLE001 - a connection's defect costs that connection
+            self.broken(error)
+
     def put_back(self, data: bytes) -> None:
         """It was read together with what came to others, and one of these has led to a pause meanwhile."""
         if not self._closing:
@@ -266,10 +290,7 @@ class PlainTransport(asyncio.Transport):
     def _hand_on(self) -> None:
         """Nothing else came since reading goes on."""
         if self.receive is not None and self.unread:
-            try:
-                self._behind_unread(b"")
-            except Exception as error:  # noqa: BLE001 - as in the look at the sockets
-                self.broken(error)
+            self.told(b"")
 
     def _watch(self, *, reads: bool | None = None, writes: bool | None = None) -> None:
         was = self._reads or self._writes

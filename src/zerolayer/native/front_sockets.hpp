@@ -73,18 +73,25 @@ class Sockets {
 
   void add(int descriptor) { control(EPOLL_CTL_ADD, descriptor, EPOLLIN); }
 
-  // Accepts at most `most` and watches the first `room` of them: descriptors and addresses, and why there are no more, 0 where nobody was
-  // left. Who cannot be watched is closed.
+  // Accepts at most `most` and watches the first `room` of them: descriptors, addresses and what these have said already; and why there are
+  // no more, 0 where nobody was left. Who cannot be watched is closed.
   nb::tuple accept(int listening, size_t most, size_t room) {
     accepted_.clear();
     int error = accept_each(listening, most, accepted_);
     nb::list found;
     for (const Accepted& each : accepted_) {
-      if (found.size() < room && !controls(EPOLL_CTL_ADD, each.descriptor, EPOLLIN)) {
+      const bool watched = found.size() < room;
+      nb::object said = nothing_;
+      if (watched) {
+        const ssize_t bytes = recv(each.descriptor, buffer_.get(), kFirstBytes, MSG_DONTWAIT);  // what is wrong is told by the look
+        if (bytes > 0) said = nb::steal(PyBytes_FromStringAndSize(buffer_.get(), bytes));
+        if (!said.is_valid()) throw nb::python_error();
+      }
+      if (watched && !controls(EPOLL_CTL_ADD, each.descriptor, EPOLLIN)) {
         error = errno;
         ::close(each.descriptor);
       } else {
-        found.append(nb::make_tuple(each.descriptor, address_of(each)));
+        found.append(nb::make_tuple(each.descriptor, address_of(each), said));
       }
     }
     return nb::make_tuple(found, error);
@@ -111,7 +118,7 @@ class Sockets {
 
  private:
   static constexpr size_t kMost = 64;  // in one turn of the loop, which has others to look after
-  static constexpr size_t kBytes = 262144;
+  static constexpr size_t kBytes = 262144, kFirstBytes = 16384;
 
   [[noreturn]] static void fail() {
     PyErr_SetFromErrno(PyExc_OSError);
