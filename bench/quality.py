@@ -6,7 +6,7 @@ distribution and q the engine's: KL(p || q) in nats, and whether both have the s
 ratio is exp of the difference of the mean negative log likelihoods of the text itself.
 
     python bench/quality.py                                   the bundled model on tests/data/prose.txt
-    python bench/quality.py --model x.gguf --text a.txt b.txt --json-out quality.json
+    python bench/quality.py --model x.gguf --text a.txt b.txt --json quality.json
 
 The reference (tests/reference/llama.py) shares nothing with the engine; it needs the packages of the extra `test`.
 """
@@ -27,11 +27,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-import numpy as np  # noqa: E402 - the reference is found through the path above
+import msgspec  # noqa: E402 - the reference is found through the path above
+import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
 from reference.llama import ReferenceModel, log_softmax  # noqa: E402
 from zerolayer.contract import Contract, Model, model_path  # noqa: E402
+from zerolayer.model.engine_options import EngineOptions  # noqa: E402
 from zerolayer.model.machine import Machine  # noqa: E402
 from zerolayer.model.native_engine import EXACT, NativeEngine  # noqa: E402
 from zerolayer.model.source import open_source  # noqa: E402
@@ -41,7 +43,7 @@ PROSE = ROOT / "tests" / "data" / "prose.txt"
 SHORTEST = 64  # tokens; what is left of a text behind its last whole chunk counts from here on
 ROWS = 64  # distributions at a time: a large vocabulary in float64 is half a megabyte each
 
-# The engine's arithmetics: arguments of NativeEngine.load by name of the mode.
+# The engine's arithmetics: its options by name of the mode.
 MODES: dict[str, dict[str, Any]] = {
     "int8": {"exact": False},
     "int8-coarse": {"exact": False, "fine": False},  # without fine inputs: what they are worth
@@ -130,9 +132,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     path = model_path(Contract(model=Model(path=options.model)))
     source = open_source(path)
     encode = source.build_encoder().encode
-    sizes = {"slots": 32, "slot_tokens": options.chunk, "chunk_tokens": 32, "threads": options.threads}
+    sized = EngineOptions(slots=32, slot_tokens=options.chunk, chunk_tokens=32, threads=options.threads)
     modes = options.mode or modes_of(source.weights)
-    engines = {mode: NativeEngine.load(source.weights, source.config, **sizes, **MODES[mode]) for mode in modes}
+    shaped = {mode: msgspec.structs.replace(sized, **MODES[mode]) for mode in modes}
+    engines = {mode: NativeEngine.load(source.weights, source.config, each) for mode, each in shaped.items()}
     reference = ReferenceModel.load(path)
     rows: list[dict[str, Any]] = []
     totals = {mode: Score() for mode in engines}
@@ -168,7 +171,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tokens-per-text", type=int, default=1 << 40, help="the most that one text counts")
     parser.add_argument("--threads", type=int, default=Machine.read().threads(0)[0], help="threads of the engine")
     parser.add_argument("--mode", nargs="+", choices=sorted(MODES), help="default: all that the file allows")
-    parser.add_argument("--json-out", type=Path, help="write the figures as JSON")
+    parser.add_argument("--json", "--json-out", type=Path, help="write the figures as JSON")
     return parser.parse_args(arguments)
 
 
@@ -177,8 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     result = measure(options)
     print(table(result["rows"]))
-    if options.json_out:
-        options.json_out.write_text(json.dumps(result, indent=2) + "\n")
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
     return 0
 
 

@@ -10,7 +10,7 @@ from zerolayer.front.step_account import Charges
 from zerolayer.guard.deadline.booking import Terms, Work
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.model.cost import Prices
-from zerolayer.model.engine import Generation, SampledToken
+from zerolayer.model.engine import Broken, Generation, SampledToken
 from zerolayer.model.letters import StepReport
 from zerolayer.observe.compute import IDLE, ComputeMeter
 from zerolayer.observe.glue import GlueMeter
@@ -136,6 +136,17 @@ def test_a_failed_step_fails_its_requests_and_frees_their_slots(bench):
     bench.report(released=(slot,), failure=failure)
     assert request.failure is failure
     assert bench.slots.free == 2
+
+
+@pytest.mark.parametrize(("broken", "told"), [(Broken.GRAMMAR, "JSON schema"), (Broken.NUMBERS, "no finite numbers")])
+def test_a_broken_token_is_not_shown_and_ends_its_request_alone_with_what_happened(bench, broken, told):
+    bad, good = Request(), Request()
+    slots = [bench.start(bad), bench.start(good)]
+    ended = SampledToken(slots[0], 1, FinishReason.STOP, broken=broken)
+    bench.report(ended, SampledToken(slots[1], 1), decode=slots, released=(slots[0],))
+    assert isinstance(bad.failure, EngineFailed)
+    assert told in bad.failure.message
+    assert (bad.tokens, good.tokens, bench.slots.free) == ([], [1], 1)
 
 
 def test_a_request_that_cannot_take_its_token_fails_alone(bench):

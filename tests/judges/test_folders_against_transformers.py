@@ -14,6 +14,7 @@ from reference.llama import int8_per_output
 from reference.server import running_server
 from reference.tiny_folder import LLAMA3_ROPE, tokenizer
 from reference.tiny_model import CHATML, CONTROL, LLAMA, QWEN2
+from zerolayer.model.engine_options import EngineOptions
 from zerolayer.model.native_engine import NativeEngine
 from zerolayer.model.source import open_source
 
@@ -74,8 +75,8 @@ def judged(model: Any) -> np.ndarray:
 
 def ours(folder: Path, *, fine: bool = True) -> np.ndarray:
     source = open_source(folder)
-    sizes = {"slots": 4, "slot_tokens": 128, "chunk_tokens": 32, "threads": 1}
-    engine = NativeEngine.load(source.weights, source.config, **sizes, fine=fine)
+    options = EngineOptions(slots=4, slot_tokens=128, chunk_tokens=32, threads=1, fine=fine)
+    engine = NativeEngine.load(source.weights, source.config, options)
     try:
         return engine.logits(IDS)
     finally:

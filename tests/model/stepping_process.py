@@ -17,6 +17,7 @@ from pathlib import Path
 
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation, StepPlan
+from zerolayer.model.engine_options import EngineOptions
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.letters import StepReport
 from zerolayer.model.model_config import ModelConfig
@@ -106,11 +107,13 @@ def main(model: str, kernels: str, threads: str, kind: str) -> None:
         engine = NativeEngine.load(
             file,
             ModelConfig.from_gguf(file.metadata, file.tensors),
-            slots=SLOTS,
-            slot_tokens=WARM_CLOCK + STEPS + 200,
-            chunk_tokens=CHUNK,
-            threads=int(threads),
-            kernels=kernels,
+            EngineOptions(
+                slots=SLOTS,
+                slot_tokens=WARM_CLOCK + STEPS + 200,
+                chunk_tokens=CHUNK,
+                threads=int(threads),
+                kernels=kernels,
+            ),
         )
         print(json.dumps({"engine": engine_alone, "clock": whole_clock}[kind](engine, Counter())))
         engine.shutdown()

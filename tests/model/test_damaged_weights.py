@@ -1,25 +1,36 @@
-"""Weights that are no numbers: one plain error at the start, whatever their type and place, never a crash."""
+"""Weights that are no numbers: one plain error at the start, whatever their type and place, never a crash.
+
+What only a text brings to light ends the answer to it, honestly.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import struct
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from reference.engines import Engines
 from reference.tiny_folder import write_tiny_folder
 from reference.tiny_model import LLAMA_31, QWEN2, QWEN3, SMOL, WIDE, TinyShape, write_tiny_model
 from zerolayer.errors import ModelFileError, StartupError
-from zerolayer.model.engine import Generation, StepPlan
+from zerolayer.model.engine import Broken, Generation, StepPlan
+from zerolayer.model.engine_options import EngineOptions
 from zerolayer.model.gguf import GgufFile
+from zerolayer.model.heartbeat import Heartbeat
 from zerolayer.model.native_engine import EXACT, NativeEngine
+from zerolayer.model.program import Programs
 from zerolayer.model.source import open_source
-from zerolayer.wire.schema import Sampling
+from zerolayer.model.step_clock import StepClock
+from zerolayer.wire.schema import FinishReason, Sampling
 
 INFINITE, NAN, FLOAT_NAN = b"\x00\x7c", b"\x00\x7e", struct.pack("<f", float("nan"))
 # By type: bytes of the last block that make its numbers no numbers, and how far they are from its end.
@@ -67,7 +78,7 @@ def damaged(path: Path, shape: TinyShape, tensor: str, harm: bytes, before_end: 
 def test_a_matrix_that_is_no_numbers_is_refused(tmp_path: Path, engines: Engines, kind: str, tensor: str) -> None:
     path = damaged(tmp_path / "m.gguf", dataclasses.replace(WIDE, tensor_type=kind), tensor, *HARM[kind])
     for exact in {False, kind in EXACT}:
-        with pytest.raises(ModelFileError, match=r"some of its weights are no finite numbers\. Download"):
+        with pytest.raises(ModelFileError, match=r"some of its weights are no finite numbers, or far too .*Download"):
             engines.open(path, threads=2, exact=exact)
 
 
@@ -97,25 +108,122 @@ def test_a_scale_that_cannot_be_kept_exactly_is_refused_with_what_to_do(tmp_path
     engines.open(path, threads=2)
 
 
-@pytest.mark.parametrize("huge", [1e30, 3e38])
+@pytest.mark.parametrize("huge", [2e19, -2e19, 1e30, 3e38])
 @pytest.mark.parametrize("tensor", [*MATRICES, "output_norm.weight"])
-def test_weights_that_are_numbers_but_far_too_large_give_log_probabilities_that_are_numbers(
+def test_a_weight_whose_square_is_no_number_is_refused(
     tmp_path: Path, engines: Engines, tensor: str, huge: float
 ) -> None:
-    """No reply can hold another one: JSON has none."""
-    harm = struct.pack("<f", huge) * 16
     shape = dataclasses.replace(WIDE, tensor_type="F32")
-    engine = engines.open(damaged(tmp_path / "m.gguf", shape, tensor, harm, len(harm)))
-    prompt = list(range(298, 307))  # the last ones of the vocabulary: those of damaged embeddings, too
-    for slot, temperature in enumerate((0.0, 1.0)):
-        sampling = Sampling(temperature=temperature, seed=1, top_logprobs=5)
-        engine.open(slot, Generation(prompt, sampling, 4, ignore_eos=True, prompt_logprobs=2))
-        tokens = engine.step(StepPlan((), slot, len(prompt))) + engine.step(StepPlan((slot,)))
-        told = [token.logprob for token in tokens] + [score for token in tokens for score in token.prompt]
-        assert len(told) == 2 + len(prompt) - 1
-        assert all(math.isfinite(each.logprob) for each in told)
-        assert all(math.isfinite(other.logprob) for each in told for other in each.top)
-        engine.close(slot)
+    with pytest.raises(ModelFileError, match="far too large"):
+        engines.open(damaged(tmp_path / "m.gguf", shape, tensor, struct.pack("<f", huge), 4))
+
+
+Weights = dict[str, NDArray[np.float32]]  # by the name of the tensor
+
+
+def changed(path: Path, change: Callable[[Weights], None]) -> Path:
+    """A model whose weights ``change`` has changed in place."""
+    write_tiny_model(path, dataclasses.replace(WIDE, tensor_type="F32"))
+    content = bytearray(path.read_bytes())
+    with GgufFile.open(path) as file:
+        change(
+            {
+                name: np.frombuffer(content, np.float32, info.n_bytes // 4, info.offset).reshape(info.shape)
+                for name, info in file.tensors.items()
+            }
+        )
+    path.write_bytes(content)
+    return path
+
+
+def loud_head(weights: Weights) -> None:
+    weights["output_norm.weight"][:] = 1e19
+    weights["output.weight"][:] *= 1e19
+
+
+def loud_values(weights: Weights) -> None:
+    weights["blk.0.attn_norm.weight"][:] = 1e19
+    weights["blk.0.attn_v.weight"][:] *= 1e19
+    weights["blk.0.attn_output.weight"][:] *= 1e19
+
+
+def loud_last_layer(weights: Weights) -> None:
+    weights["blk.1.ffn_norm.weight"][:] = 1e19
+    weights["blk.1.ffn_gate.weight"][:] = 1.0
+
+
+RARE = 306  # a token that no heartbeat reads
+
+
+def loud_for_one_token(weights: Weights) -> None:
+    """One input is 0 for every other token, and stays so."""
+    weights["token_embd.weight"][:, 0] = 0.0
+    weights["token_embd.weight"][RARE, 0] = 1.0
+    for layer in ("blk.0.", "blk.1."):
+        weights[layer + "attn_output.weight"][0] = weights[layer + "ffn_down.weight"][0] = 0.0
+    weights["blk.0.ffn_norm.weight"][0] = 1e19
+    weights["blk.0.ffn_gate.weight"][:, 0] = weights["blk.0.ffn_up.weight"][:, 0] = 1e3
+
+
+@pytest.mark.parametrize("change", [loud_head, loud_values, loud_last_layer])
+def test_a_model_that_computes_no_numbers_does_not_start(
+    tmp_path: Path, engines: Engines, change: Callable[[Weights], None]
+) -> None:
+    """Each weight is one that passes; together they are too much."""
+    engine = engines.open(changed(tmp_path / "m.gguf", change), slots=1)
+    beats = Heartbeat(Programs([]), range(1, 17), 10**12)
+    steps = StepClock(engine, [].append, time.monotonic_ns, heartbeat=beats)
+    with pytest.raises(ModelFileError, match=r"no finite numbers, so its weights are damaged\. Download"):
+        steps.start()
+    assert not steps.alive
+
+
+SAMPLINGS = (
+    Sampling(temperature=0.0),
+    Sampling(temperature=0.0, top_logprobs=5),
+    Sampling(temperature=1.0, seed=1),
+    Sampling(temperature=0.7, seed=1, top_p=0.9, top_logprobs=0),
+    Sampling(temperature=0.0, repetition_penalty=1.3, frequency_penalty=0.5, logit_bias=((5, 10.0),)),
+)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_an_answer_ends_where_logits_are_no_numbers_and_its_neighbours_go_on(
+    tmp_path: Path, engines: Engines, sampling: Sampling, threads: int
+) -> None:
+    engine = engines.open(changed(tmp_path / "m.gguf", loud_for_one_token), threads=threads)
+    sound, rare = Generation([1, 2, 3], sampling, 4, ignore_eos=True), Generation([1, RARE], sampling, 4)
+    engine.open(0, sound)
+    alone = engine.step(StepPlan((), 0, 3)) + engine.step(StepPlan((0,))) + engine.step(StepPlan((0,)))
+    engine.close(0)
+    engine.open(0, sound)
+    engine.open(1, rare)
+    tokens = engine.step(StepPlan((), 0, 3)) + engine.step(StepPlan((0,), 1, 2))
+    broken = tokens.pop()
+    assert (broken.slot, broken.finish, broken.logprob) == (1, FinishReason.STOP, None)
+    assert broken.broken is Broken.NUMBERS
+    engine.close(1)
+    assert tokens + engine.step(StepPlan((0,))) == alone
+    assert [token.broken for token in alone] == [None] * 3
+
+
+def test_a_prompt_whose_scores_are_no_numbers_ends_where_its_answer_would_begin(
+    tmp_path: Path, engines: Engines
+) -> None:
+    engine = engines.open(changed(tmp_path / "m.gguf", loud_for_one_token), chunk_tokens=4)
+    engine.open(0, Generation([1, RARE, 3, 4, 5, 6], Sampling(temperature=0.0), 4, prompt_logprobs=2))
+    assert engine.step(StepPlan((), 0, 4)) == []
+    (token,) = engine.step(StepPlan((), 0, 2))
+    assert (token.finish, token.broken) == (FinishReason.STOP, Broken.NUMBERS)
+
+
+def test_penalties_that_are_hardly_more_than_nothing_leave_numbers(engines: Engines) -> None:
+    engine = engines.open(WIDE)
+    sampling = Sampling(temperature=0.0, repetition_penalty=1e-40, top_logprobs=2)
+    engine.open(0, Generation([1, 2, 3], sampling, 4, ignore_eos=True))
+    tokens = engine.step(StepPlan((), 0, 3)) + engine.step(StepPlan((0,)))
+    assert [token.broken for token in tokens] == [None, None]
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +251,14 @@ def test_whatever_bytes_change_a_model_is_served_or_refused(
     except (ModelFileError, StartupError) as error:
         assert error.message
         return
-    engine.open(0, Generation([1, 2, 3], Sampling(temperature=0.0), 2, ignore_eos=True))
-    assert len(engine.step(StepPlan((), 0, 3))) == 1
+    engine.open(0, Generation([1, 2, 3], Sampling(temperature=0.0, top_logprobs=5), 2, ignore_eos=True))
+    (token,) = engine.step(StepPlan((), 0, 3))
     engine.shutdown()
+    if token.broken is None:
+        assert token.logprob is not None
+        assert all(math.isfinite(each.logprob) for each in (token.logprob, *token.logprob.top))
+    else:
+        assert token.broken is Broken.NUMBERS
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
@@ -157,6 +270,7 @@ def test_a_folder_s_weights_are_looked_at_too(tmp_path: Path, kind: str) -> None
     content[len(content) - before_end :] = harm
     path.write_bytes(content)
     source = open_source(tmp_path)
+    options = EngineOptions(slots=1, slot_tokens=64, chunk_tokens=16, threads=2)
     with pytest.raises(ModelFileError, match="no finite numbers"):
-        NativeEngine.load(source.weights, source.config, slots=1, slot_tokens=64, chunk_tokens=16, threads=2)
+        NativeEngine.load(source.weights, source.config, options)
     source.weights.close()

@@ -21,7 +21,7 @@ INTERVAL = 1000
 def beat(heartbeat: Heartbeat, tokens: list[int], now_ns: int = 0) -> str:
     name, _ = heartbeat.begin()
     for token_id in tokens:
-        heartbeat.token(token_id)
+        heartbeat.token(SampledToken(0, token_id))
     heartbeat.end(now_ns)
     return name
 

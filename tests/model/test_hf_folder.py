@@ -16,6 +16,7 @@ from reference.engines import Engines, with_type
 from reference.tiny_folder import config, tokenizer, write_tiny_folder
 from reference.tiny_model import EOS_ID, LLAMA, LLAMA_31, LLAMA_64, MISTRAL, QWEN2, QWEN3, TinyShape, write_tiny_model
 from zerolayer.errors import ModelFileError, StartupError
+from zerolayer.model.engine_options import EngineOptions
 from zerolayer.model.hf_config import rope_factors
 from zerolayer.model.hf_folder import HfFolder
 from zerolayer.model.native_engine import NativeEngine
@@ -27,7 +28,8 @@ Edit = Callable[[Path], None]
 
 
 def logits(source: ModelSource) -> np.ndarray:
-    engine = NativeEngine.load(source.weights, source.config, slots=2, slot_tokens=64, chunk_tokens=16, threads=1)
+    options = EngineOptions(slots=2, slot_tokens=64, chunk_tokens=16, threads=1)
+    engine = NativeEngine.load(source.weights, source.config, options)
     try:
         return engine.logits(IDS)
     finally:

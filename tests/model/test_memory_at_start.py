@@ -14,6 +14,7 @@ from zerolayer.contract import load
 from zerolayer.errors import StartupError
 from zerolayer.model import load as load_module
 from zerolayer.model.engine import Generation, StepPlan
+from zerolayer.model.engine_options import EngineOptions
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.load import load_model
 from zerolayer.model.model_config import ModelConfig
@@ -43,11 +44,12 @@ def test_memory_is_touched_before_the_first_step_and_steps_take_no_more(engines:
 
 def test_what_an_engine_takes_is_what_it_is_said_to_need(engines: Engines) -> None:
     shape = dataclasses.replace(LLAMA_64, layers=6)
-    engine = engines.open(shape, slots=31, slot_tokens=2048, prefixes=4, prefix_tokens=512)
+    sizes = {"slots": 31, "slot_tokens": 2048, "chunk_tokens": 32, "threads": 1, "prefixes": 4, "prefix_tokens": 512}
+    engine = engines.open(shape, **sizes)
     with GgufFile.open(engines.models.path(shape)) as file:
         config = ModelConfig.from_gguf(file.metadata, file.tensors)
         embedding = file.tensors["token_embd.weight"].n_bytes
-    needed = needed_bytes(config, embedding, 31, 2048, 32, 4 * 512)
+    needed = needed_bytes(config, embedding, EngineOptions(**sizes))
     block = 32 * MB  # of the arena: of the last one a part may be left
     assert needed > 150 * MB
     assert 0.9 * needed < engine.describe().memory_bytes < 1.1 * needed + block

@@ -14,7 +14,7 @@ from reference.engines import Engines, TinyModels
 from reference.llama import log_softmax
 from reference.schedule import Run, alone, together
 from reference.tiny_model import EOS_ID, LLAMA_64
-from zerolayer.model.engine import Generation, SampledToken
+from zerolayer.model.engine import Broken, Generation, SampledToken
 from zerolayer.model.source import open_source
 from zerolayer.text.grammar import Grammar, Grammars
 from zerolayer.text.tool_format import HERMES
@@ -149,4 +149,4 @@ def test_an_answer_whose_grammar_gives_up_ends_broken(engines: Engines) -> None:
     engine.open(0, held(Sampling(), Only([7], lasts=1)))
     run = Run(engine, open={0}, tokens={0: []})
     run.to_the_end()
-    assert [token.broken for token in run.tokens[0]] == [False, True]
+    assert [token.broken for token in run.tokens[0]] == [None, Broken.GRAMMAR]

@@ -5,6 +5,7 @@
 // What the sanitizers see is the test; beside them, a model of the slots checks that only plans within the rules are accepted.
 #include <chrono>
 #include <climits>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -144,6 +145,7 @@ class Fuzzer {
     if (prefill >= 0 && count > 0) slots_.at(prefill).done += count;
     expect(keep.tokens == 0 || keep.tokens <= slots_.at(prefill).done, "only what has been read is kept");
     for (const zl::Sampled& one : *sampled) {
+      expect(one.finish == zl::Finish::kUnsound || !one.has_logprob || std::isfinite(one.choice.logprob), "a log probability is a number");
       expect(one.choice.token >= 0 && one.choice.token < SmallModel::kVocabulary, "a token lies in the vocabulary");
       const uint32_t word = engine_->masks()[one.slot * engine_->mask_words() + one.choice.token / 32];
       expect(!slots_.at(one.slot).masked || (word >> (one.choice.token % 32) & 1), "a masked slot has only what its mask allows");

@@ -142,6 +142,17 @@ void check_argmax(const zl::KernelSet* set) {
   check(set->argmax(x.data(), 1003) == 37, std::string(set->name) + " argmax: the first of the largest");
   x[1002] = 3.0f;
   check(set->argmax(x.data(), 1003) == 1002, std::string(set->name) + " argmax: the tail counts");
+  std::vector<float> low(1003, -3e38f);
+  low[999] = -2e38f;
+  check(set->argmax(low.data(), 1003) == 999, std::string(set->name) + " argmax: numbers may be as low as they can");
+  bool seen = true;
+  for (const float harm : {NAN, -NAN, INFINITY, -INFINITY})
+    for (const int at : {0, 37, 38, 511, 512, 991, 992, 1002}) {
+      std::vector<float> harmed = x;
+      harmed[at] = harm;
+      seen = seen && set->argmax(harmed.data(), 1003) == -1;
+    }
+  check(seen, std::string(set->name) + " argmax: what is no finite number is seen wherever it is");
 }
 
 void check_norm(const zl::KernelSet* set) {

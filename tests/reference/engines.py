@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from reference.llama import ReferenceModel
 from reference.tiny_model import EOS_ID, TinyShape, write_tiny_model
+from zerolayer.model.engine_options import EngineOptions
 from zerolayer.model.gguf import GgufFile
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.native_engine import NativeEngine
@@ -48,29 +50,21 @@ class Engines:
         slot_tokens: int = 256,
         chunk_tokens: int = 32,
         threads: int = 1,
-        kernels: str | None = None,
-        prefixes: int = 0,
-        prefix_tokens: int = 0,
-        exact: bool = False,
-        fine: bool = True,
-        bloom: bool = False,
+        **options: Any,
     ) -> NativeEngine:
         """A new engine. One thread unless asked: two that spin for each other are slow on a busy machine."""
         file = GgufFile.open(self.models.path(model) if isinstance(model, TinyShape) else model)
         engine = NativeEngine.load(
             file,
             ModelConfig.from_gguf(file.metadata, file.tensors),
-            slots=slots,
-            slot_tokens=slot_tokens,
-            chunk_tokens=chunk_tokens,
-            threads=threads,
-            kernels=kernels,
-            prefixes=prefixes,
-            prefix_tokens=prefix_tokens,
-            exact=exact,
-            fine=fine,
-            bloom=bloom,
-            stop_ids=(EOS_ID,),
+            EngineOptions(
+                slots=slots,
+                slot_tokens=slot_tokens,
+                chunk_tokens=chunk_tokens,
+                threads=threads,
+                stop_ids=(EOS_ID,),
+                **options,
+            ),
         )
         self._opened.append((file, engine))
         return engine

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
-from zerolayer.errors import ZerolayerError
+from zerolayer.errors import RetryLater, ZerolayerError
 from zerolayer.front.dialect import Dialect
 from zerolayer.front.exchange import Action, Carrier, ErrorReply, Headers
 from zerolayer.front.lines import Frames, Line
@@ -163,14 +163,14 @@ class ExchangeBase:
     media: Headers
     expired: Callable[[], None] | None
     streaming: bool
-    tells_when: bool
+    tells_when: Callable[[RetryLater], bytes] | None
     deadline_ns: int
     _connection: Carrier
     _site: Site
     _left: bool
     _parked: bool
 
-    def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None: ...
+    def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int, /) -> None: ...
     @staticmethod
     def begin_with(kind: Mapping[str, object], /) -> None:
         """What all exchanges share, told once: types by their names, and what a new exchange begins with."""

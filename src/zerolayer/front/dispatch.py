@@ -15,14 +15,20 @@ from zerolayer.front.lines import Line, Lines
 from zerolayer.front.step_account import Charges, Rider, StepAccount
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.draft_slot import DraftSlot
-from zerolayer.model.engine import Generation, SampledToken
+from zerolayer.model.engine import Broken, Generation, SampledToken
 from zerolayer.model.letters import StepReport
 from zerolayer.observe.answered import Answered
 from zerolayer.observe.glue import GlueMeter
 
-_BROKEN: Final = (
-    "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
-)
+_BROKEN: Final = {
+    Broken.GRAMMAR: (
+        "the answer became too complex to hold it to its JSON schema, so it ends here; use a simpler schema or pattern"
+    ),
+    Broken.NUMBERS: (
+        "the model's logits are no finite numbers for this text, so the answer ends here; its file may be damaged: "
+        "compare its checksum"
+    ),
+}
 
 
 _LATE: Final = "the reply was not complete at its deadline and ends here; allow more time"
@@ -186,9 +192,9 @@ class Dispatcher:
         request = self._running[slot]
         if request is None:
             return False
-        if token.broken:
+        if token.broken is not None:
             self._vacate(slot)
-            request.fail(EngineFailed(_BROKEN))
+            request.fail(EngineFailed(_BROKEN[token.broken]))
             return False
         try:
             complete = request.push(token, report)

@@ -37,7 +37,7 @@ from zerolayer.guard.prompts.length import is_scored
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.prompts.reader import Reader
 from zerolayer.guard.shape import Names
-from zerolayer.guard.token_share import TokenShare
+from zerolayer.guard.token_share import TokenShares
 from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation
 from zerolayer.wire.schema import Request, Sampling, Tier
@@ -83,7 +83,7 @@ class Guard:
         self.chunk_tokens = chunk_tokens
         self._needs = Needs(cost, chunk_tokens)
         self.work = self._needs.work
-        self._share = TokenShare()
+        self._texts = TokenShares()
         self._closed: Unavailable | None = None
         self._stalled: Unavailable | None = None
         self._unrecorded: Unavailable | None = None
@@ -151,10 +151,11 @@ class Guard:
         identity, answers = arrival.identity, request.answers
         fits, work_of = min(tokens, slot_tokens), self._needs.scored if is_scored(request) else self._needs.plain
         prices = self._cost.prices()
+        texts = self._texts.of(identity.tenant)
         least = promised = most = work_of(prices, upper, fits)
         if lower < upper:
             least = work_of(prices, lower, fits)
-            bound = self._share.bound(size, upper)
+            bound = texts.bound(size, upper)
             if bound < upper:
                 promised = work_of(prices, max(lower, bound), fits)
         wish = Wish(most, least, promised, arrival.left, min(request.tier, identity.tier), arrival.key)
@@ -180,6 +181,7 @@ class Guard:
             arrival.asker,
             tokens,
             hold,
+            texts,
             size=size if lower < upper and not request.further else 0,
             booked=grant.booked,
             compiles=self.reader.grammars.slow(request),
@@ -217,7 +219,8 @@ class Guard:
         except BaseException:
             self.drafts.release()
             raise
-        return Reservation(self.drafts.number, True, wish, arrival.asker, 1, hold)
+        texts = self._texts.of(arrival.identity.tenant)
+        return Reservation(self.drafts.number, True, wish, arrival.asker, 1, hold, texts)
 
     def confirm_draft(self, reservation: Reservation, request: Request, prompt: Prompt) -> Generation:
         """What the engine is to read. Raises what ``confirm`` raises; the caller releases the reservation then."""
@@ -260,7 +263,7 @@ class Guard:
         if not reservation.size or reservation.booked or request.answers > 1 or is_scored(request):
             return reservation
         upper = min(reservation.size, self.reader.shape.slot_tokens)
-        presumed = min(upper, int(self._share.bound(reservation.size, upper) * _PRESUMED) + 1)
+        presumed = min(upper, int(reservation.texts.bound(reservation.size, upper) * _PRESUMED) + 1)
         if self.slots.confirm(reservation.slot, self.work(presumed, reservation.wish.most.tokens)):
             return msgspec.structs.replace(reservation, presumed=presumed)
         return self._anew(reservation, reservation.wish)
@@ -307,7 +310,7 @@ class Guard:
                 ids = prompt.ids
                 max_tokens = self.reader.fit(request, reservation.max_tokens, len(ids))
                 if reservation.size:
-                    self._share.observe(reservation.size, len(ids))
+                    reservation.texts.observe(reservation.size, len(ids))
                 work = self.work(len(ids), max_tokens, scored=scores is not None)
                 if not reservation.presumed and not self.slots.confirm(slot, work):
                     self.release(reservation)

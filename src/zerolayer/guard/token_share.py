@@ -9,7 +9,7 @@ with a margin. Whoever comes with more is judged on the true length, as everybod
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
 _WINDOW: Final = 64
 _EVIDENCE: Final = 8
@@ -17,6 +17,8 @@ _MARGIN: Final = 1.2
 _DIGITS: Final = 4  # binary ones of a size: sizes within an eighth of each other are about the same
 _OF_A_SIZE: Final = 128  # texts that are remembered, and
 _ENOUGH: Final = 32  # from how many on they say what one more will have
+_SIZES: Final = 64  # that are told apart, and
+_TENANTS: Final = 256  # whose texts are remembered: what there is no room for begins anew
 
 
 class _Lengths(deque[int]):
@@ -38,7 +40,7 @@ class _Lengths(deque[int]):
 
 
 class TokenShare:
-    """Texts and what they turned out to be."""
+    """Texts of one tenant and what they turned out to be."""
 
     def __init__(self) -> None:
         self._shares: deque[float] = deque(maxlen=_WINDOW)
@@ -50,7 +52,12 @@ class TokenShare:
         self._shares.append(tokens / size)
         if len(self._shares) >= _EVIDENCE:
             self._largest = max(self._shares) * _MARGIN
-        self._sizes.setdefault(_class(size), _Lengths()).append(tokens)
+        kind = _class(size)
+        alike = self._sizes.get(kind)
+        if alike is None:
+            _make_room(self._sizes, _SIZES)
+            alike = self._sizes[kind] = _Lengths()
+        alike.append(tokens)
 
     def bound(self, size: int, upper: int) -> int:
         """What a text of ``size`` bytes, and at most ``upper`` tokens, hardly ever exceeds."""
@@ -58,6 +65,31 @@ class TokenShare:
         if alike is not None and len(alike) >= _ENOUGH:
             return min(upper, alike.longest())
         return upper if self._largest is None else min(upper, -int(-size * self._largest // 1))
+
+
+class TokenShares:
+    """Each tenant's own: what the texts of one are like says nothing of another's.
+
+    A tenant that sends texts of few tokens by the hundred would else have the starts of all others booked, and their
+    slots confirmed, for less than they need.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, TokenShare] = {}
+
+    def of(self, tenant: str) -> TokenShare:
+        """What is known of the texts of ``tenant``."""
+        share = self._of.get(tenant)
+        if share is None:
+            _make_room(self._of, _TENANTS)
+            share = self._of[tenant] = TokenShare()
+        return share
+
+
+def _make_room(known: dict[Any, Any], most: int) -> None:
+    """For one more: what was there first leaves."""
+    if len(known) >= most:
+        del known[next(iter(known))]
 
 
 def _class(size: int) -> int:

@@ -15,7 +15,7 @@ Token = TypeVar("Token")  # what a step's tokens become
 
 FINE_INPUTS: int  # of an int8 matrix, whose weights have seven bits more
 
-class DamagedWeights(Exception): ...  # the file's weights are no finite numbers
+class DamagedWeights(Exception): ...  # the file's weights are no finite numbers, or far too large
 
 def kernel_sets() -> list[str]: ...
 def page_faults() -> int: ...
@@ -46,7 +46,7 @@ class Offers:
 
 class Tokens(Generic[Token]):
     def __init__(
-        self, token: Callable[..., Token], finishes: tuple[object, ...], logprob: Callable[..., object]
+        self, token: Callable[..., Token], finishes: tuple[object, ...], logprob: Callable[..., object], unsound: object
     ) -> None: ...
 
 class Tensor:

@@ -7,6 +7,7 @@ which sleeps). All methods are called by the step thread only, except ``describe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Protocol
 
 import msgspec
@@ -29,19 +30,26 @@ class Generation(msgspec.Struct, frozen=True):
     prompt_logprobs: int | None = None  # alternatives to report for each token of the prompt; None: no report
 
 
+class Broken(Enum):
+    """Why an answer ends before its end: the token that tells of it means nothing."""
+
+    GRAMMAR = "grammar"  # it cannot be held to its grammar any longer
+    NUMBERS = "numbers"  # the model's logits are no finite numbers
+
+
 class SampledToken(msgspec.Struct, frozen=True, gc=False):
     """One token that a step chose for one slot. ``finish`` is set on the last token of a generation.
 
     A token with ``finish=STOP`` is an end-of-sequence token: it is counted, never shown. The first token of a
     generation that asked for ``prompt_logprobs`` brings them, from the prompt's second token on. ``broken``: the answer
-    could not be held to its grammar any longer, and ends here without being one.
+    ends here without being one.
     """
 
     slot: int
     token_id: int
     finish: FinishReason | None = None
     logprob: TokenLogprob | None = None
-    broken: bool = False
+    broken: Broken | None = None
     prompt: tuple[TokenLogprob, ...] = ()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from zerolayer.model.engine import Generation
+from zerolayer.model.engine import Generation, SampledToken
 from zerolayer.model.program import FULL, Programs
 from zerolayer.wire.schema import Sampling
 
@@ -50,6 +50,7 @@ class Heartbeat:
         self._beating = ""
         self._tokens: list[int] = []
         self._expected: dict[str, list[int]] = {}
+        self.unsound = False  # whether the model's logits were no finite numbers in any beat
         self.beats = 0
         self.outcomes: deque[Outcome] = deque(maxlen=_OUTCOMES)  # appended by the step thread, taken by the loop
 
@@ -90,9 +91,10 @@ class Heartbeat:
         )
         return self._beating, Generation(self._prompt, sampling, _TOKENS, ignore_eos=True, keep=False)
 
-    def token(self, token_id: int) -> None:
+    def token(self, token: SampledToken) -> None:
         """A token of the running beat."""
-        self._tokens.append(token_id)
+        self._tokens.append(token.token_id)
+        self.unsound |= token.broken is not None
 
     def hasten(self) -> None:
         """The next beat is due."""

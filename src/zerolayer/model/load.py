@@ -17,6 +17,7 @@ from zerolayer.contract import Contract, model_path
 from zerolayer.errors import StartupError
 from zerolayer.model import _native, warm_start
 from zerolayer.model.engine import Engine
+from zerolayer.model.engine_options import EngineOptions
 from zerolayer.model.hub import snapshot
 from zerolayer.model.machine import Machine
 from zerolayer.model.mock_engine import MockEngine
@@ -232,33 +233,27 @@ def _engine(contract: Contract, source: ModelSource, show: Show, beside: Beside 
             f"Use --slot-tokens {config.context} or less."
         )
     machine = Machine.read()
-    prefix_tokens = min(context.system_tokens, context.slot_tokens) // BLOCK * BLOCK
-    embedding = weights.tensors["token_embd.weight"].n_bytes
-    needed = needed_bytes(
-        config, embedding, context.slots, context.slot_tokens, context.chunk_tokens, context.prefixes * prefix_tokens
-    )
-    around = _AROUND_BYTES + _WORD_BYTES * config.vocabulary
-    _check_memory(needed + around, machine.memory, contract, beside)
     threads, why = machine.threads(contract.engine.threads)
     cores, where = choose_cores(threads, sorted(os.sched_getaffinity(0)), pin=contract.engine.pin)
-    take = partial(
-        NativeEngine.load,
-        weights,
-        config,
+    options = EngineOptions(
         slots=context.slots,
         slot_tokens=context.slot_tokens,
         chunk_tokens=context.chunk_tokens,
         threads=threads,
         prefixes=context.prefixes,
+        prefix_tokens=min(context.system_tokens, context.slot_tokens) // BLOCK * BLOCK,
         salt_share=contract.cache.tenant_share,
-        prefix_tokens=prefix_tokens,
         exact=_exact(contract.engine.weights, weights),
         bloom=contract.engine.penalty == "bloom",
+        cores=cores,
         stop_ids=sorted(vocabulary.eos_ids),
         notes=(why, where),
-        cores=cores,
-        progress=show if beside is None else partial(_passing, show, beside.cores),
     )
+    needed = needed_bytes(config, weights.tensors["token_embd.weight"].n_bytes, options)
+    around = _AROUND_BYTES + _WORD_BYTES * config.vocabulary
+    _check_memory(needed + around, machine.memory, contract, beside)
+    telling = show if beside is None else partial(_passing, show, beside.cores)
+    take = partial(NativeEngine.load, weights, config, options, telling)
     return take if beside is None else partial(_begun, beside, needed, config.vocabulary * config.hidden, take)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from zerolayer.model.engine import SampledToken
+from zerolayer.model.engine import Broken, SampledToken
 from zerolayer.text.grammar import Grammar
 from zerolayer.wire.schema import FinishReason
 
@@ -68,5 +68,5 @@ class Masks:
         if state is None:
             return token
         if state.is_error() or (token.finish is None and not state.consume_token(token.token_id)):
-            return msgspec.structs.replace(token, finish=FinishReason.STOP, broken=True)
+            return msgspec.structs.replace(token, finish=FinishReason.STOP, broken=Broken.GRAMMAR)
         return token

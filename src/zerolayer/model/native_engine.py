@@ -11,7 +11,8 @@ import msgspec
 
 from zerolayer.errors import EngineFailed, StartupError
 from zerolayer.model import _native
-from zerolayer.model.engine import EngineInfo, Generation, SampledToken, StepPlan
+from zerolayer.model.engine import Broken, EngineInfo, Generation, SampledToken, StepPlan
+from zerolayer.model.engine_options import EngineOptions
 from zerolayer.model.masks import Masks
 from zerolayer.model.model_config import ModelConfig
 from zerolayer.model.packing import Progress, fill
@@ -54,7 +55,7 @@ class NativeEngine:
     ) -> None:
         self._engine: _native.Engine | None = native
         self._info = info
-        self._tokens = _native.Tokens(SampledToken, _FINISHES, _logprob)
+        self._tokens = _native.Tokens(SampledToken, _FINISHES, _logprob, Broken.NUMBERS)
         self._stop_ids = list(stop_ids)
         self._prefixes = prefixes
         self._masks = Masks(native.mask_address, native.mask_bytes, info.slots + 1, info.threads)
@@ -66,61 +67,42 @@ class NativeEngine:
         cls,
         weights: Weights,
         config: ModelConfig,
-        *,
-        slots: int,
-        slot_tokens: int,
-        chunk_tokens: int,
-        threads: int,
-        kernels: str | None = None,
-        prefixes: int = 0,
-        prefix_tokens: int = 0,
-        salt_share: float = 1.0,
-        exact: bool = False,
-        fine: bool = True,
-        bloom: bool = False,
-        stop_ids: Sequence[int] = (),
-        notes: Sequence[str] = (),
-        cores: Sequence[int] = (),
+        options: EngineOptions,
         progress: Progress | None = None,
     ) -> Self:
-        """Take all memory and pack all weights. ``kernels`` None: the best set of this processor.
+        """Take all memory and pack all weights.
 
-        ``exact``: weights stay in the groups of the file (``EXACT`` types only), else they become int8 per output,
-        ``fine`` with more bits where inputs are large (native/kernels.hpp). ``bloom``: a slot keeps the tokens for the
-        repetition penalty in a Bloom filter instead of a set of bits.
-        ``prefixes`` shared prefixes of at most ``prefix_tokens`` tokens (a multiple of 16) are kept; one salt fills at
-        most ``salt_share`` of them. ``stop_ids`` end a generation unless it asks to ignore them. ``cores`` pins the
-        workers, all threads but the one that calls ``step``. Raises ``StartupError`` without memory or kernel set,
-        ``ModelFileError`` for weights that are no numbers.
+        Raises ``StartupError`` without memory or kernel set, ``ModelFileError`` for weights that are no numbers.
         """
-        name = kernels or _native.kernel_sets()[0]
-        sizes = (slots + 1, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens)
+        kernels = options.kernels or _native.kernel_sets()[0]
         try:
-            native = _create(config, sizes, exact, bloom, name)
-            fill(native, weights, config, progress or _silent, fine=fine)
+            native = _create(config, options, kernels)
+            fill(native, weights, config, progress or _silent, fine=options.fine)
         except ValueError as error:
             raise StartupError(
-                f"The CPU engine cannot run this model with the kernel set {name!r}: {error}. "
+                f"The CPU engine cannot run this model with the kernel set {kernels!r}: {error}. "
                 f"This processor allows: {', '.join(_native.kernel_sets())}."
             ) from None
         except (RuntimeError, MemoryError):
-            raise _no_memory(slots, slot_tokens) from None
-        pinning = _pin(native, cores)
+            raise _no_memory(options) from None
+        pinning, memory = _pin(native, options.cores), f"{native.bytes >> 20} MB of memory, taken at start"
         info = EngineInfo(
             engine="native",
-            kernels=name,
-            weights="exact" if exact else "int8",
-            threads=threads,
-            slots=slots,
-            slot_tokens=slot_tokens,
-            chunk_tokens=chunk_tokens,
+            kernels=kernels,
+            weights="exact" if options.exact else "int8",
+            threads=options.threads,
+            slots=options.slots,
+            slot_tokens=options.slot_tokens,
+            chunk_tokens=options.chunk_tokens,
             vocabulary=config.vocabulary,
             memory_bytes=native.bytes,
             rings=True,
-            notes=(*notes, *pinning, f"{native.bytes >> 20} MB of memory, taken at start", page_note(native.bytes)),
+            notes=(*options.notes, *pinning, memory, page_note(native.bytes)),
         )
-        kept = PrefixCache(entries=prefixes, entry_tokens=prefix_tokens, salt_share=salt_share)
-        return cls(native, info, stop_ids, kept)
+        kept = PrefixCache(
+            entries=options.prefixes, entry_tokens=options.prefix_tokens, salt_share=options.salt_share
+        )
+        return cls(native, info, options.stop_ids, kept)
 
     def describe(self) -> EngineInfo:
         return self._info
@@ -314,25 +296,15 @@ def _pin(native: _native.Engine, cores: Sequence[int]) -> tuple[str, ...]:
     return (pinning_refused(refused),) if refused else ()
 
 
-def _no_memory(slots: int, slot_tokens: int) -> StartupError:
+def _no_memory(options: EngineOptions) -> StartupError:
     return StartupError(
-        f"There is no memory for {slots} slots of {slot_tokens} tokens. Use fewer (--slots) or shorter (--slot-tokens) "
-        "slots."
+        f"There is no memory for {options.slots} slots of {options.slot_tokens} tokens. Use fewer (--slots) or shorter "
+        "(--slot-tokens) slots."
     )
 
 
-def needed_bytes(
-    config: ModelConfig,
-    embedding_bytes: int,
-    slots: int,
-    slot_tokens: int,
-    chunk_tokens: int,
-    shared_tokens: int = 0,
-) -> int:
-    """What ``load`` takes, within a few per cent: a byte a weight, the embedding as in the file, and KV.
-
-    ``shared_tokens``: tokens of all shared prefixes together.
-    """
+def needed_bytes(config: ModelConfig, embedding_bytes: int, options: EngineOptions) -> int:
+    """What ``load`` takes, within a few per cent: a byte a weight, the embedding as in the file, and KV."""
     attention = config.hidden * config.head_dim * (2 * config.heads + 2 * config.kv_heads)
     per_layer = attention + 3 * config.hidden * config.intermediate
     outputs = config.layers * (config.head_dim * (config.heads + 2 * config.kv_heads) + config.hidden)
@@ -340,8 +312,9 @@ def needed_bytes(
     weights = config.layers * per_layer + config.vocabulary * config.hidden + fine + embedding_bytes
     kv_token = config.layers * config.kv_heads * (3 * config.head_dim + 8)  # 2 bytes a key, 1 a value, two scales
     row = 16 * (config.hidden + config.intermediate) + 4 * config.head_dim * (config.heads + 2 * config.kv_heads)
-    kv = ((slots + 1) * slot_tokens + shared_tokens) * kv_token
-    return weights + kv + slots * 6 * config.vocabulary + (slots + chunk_tokens) * row
+    tokens = (options.slots + 1) * options.slot_tokens + options.prefixes * options.prefix_tokens
+    rows = options.slots + options.chunk_tokens
+    return weights + tokens * kv_token + options.slots * 6 * config.vocabulary + rows * row
 
 
 def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]]) -> TokenLogprob:
@@ -349,11 +322,7 @@ def _logprob(token_id: int, logprob: tuple[float, list[tuple[int, float]]]) -> T
     return TokenLogprob(token_id, logprob[0], tuple([Alternative(other, value) for other, value in logprob[1]]))
 
 
-def _create(
-    config: ModelConfig, sizes: tuple[int, int, int, int, int, int], exact: bool, bloom: bool, kernels: str
-) -> _native.Engine:
-    """``sizes`` begins with the slots, one of them our own: for constants, logits and heartbeats."""
-    slots, slot_tokens, chunk_tokens, threads, prefixes, prefix_tokens = sizes
+def _create(config: ModelConfig, options: EngineOptions, kernels: str) -> _native.Engine:
     return _native.Engine.create(
         layers=config.layers,
         hidden=config.hidden,
@@ -364,14 +333,14 @@ def _create(
         vocabulary=config.vocabulary,
         rms_eps=config.rms_eps,
         rope_base=config.rope_base,
-        slots=slots,
-        slot_tokens=slot_tokens,
-        chunk_tokens=chunk_tokens,
-        threads=threads,
-        prefixes=prefixes,
-        prefix_tokens=prefix_tokens,
-        exact=exact,
-        bloom=bloom,
+        slots=options.slots + 1,  # one of our own: for constants, logits and heartbeats
+        slot_tokens=options.slot_tokens,
+        chunk_tokens=options.chunk_tokens,
+        threads=options.threads,
+        prefixes=options.prefixes,
+        prefix_tokens=options.prefix_tokens,
+        exact=options.exact,
+        bloom=options.bloom,
         kernels=kernels,
     )
 

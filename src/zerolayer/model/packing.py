@@ -25,15 +25,15 @@ def _take_memory(native: _native.Engine, progress: Progress) -> None:
 def fill(native: _native.Engine, weights: Weights, config: ModelConfig, progress: Progress, *, fine: bool) -> None:
     """Take the memory that there is to take, then pack every tensor.
 
-    Raises ``ModelFileError`` where one holds something that is no finite number.
+    Raises ``ModelFileError`` where one holds something that is no finite number, or larger than any model's.
     """
     _take_memory(native, progress)
     try:
         _pack(native, weights, config, progress, fine=fine)
     except _native.DamagedWeights:
         raise ModelFileError(
-            "The model file is damaged: some of its weights are no finite numbers. Download the file again and compare "
-            "its checksum."
+            "The model file is damaged: some of its weights are no finite numbers, or far too large. Download the file "
+            "again and compare its checksum."
         ) from None
 
 

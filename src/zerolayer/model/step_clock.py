@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zerolayer.errors import EngineFailed, StartupError
+from zerolayer.errors import EngineFailed, ModelFileError, StartupError
 from zerolayer.model import _native
 from zerolayer.model.bell import Bell
 from zerolayer.model.engine import Engine, Generation, StepPlan, chunk_of
@@ -95,7 +95,7 @@ class StepClock:
     def prove(self, rounds: int = 1) -> None:
         """Run every program's heartbeat so often, before the start; each time it must give the same output.
 
-        Raises ``StartupError``.
+        Raises ``StartupError``, ``ModelFileError``.
         """
         heartbeat, tries = self._heartbeat, 0
         while heartbeat is not None and heartbeat.beats < rounds * heartbeat.programs:
@@ -110,6 +110,11 @@ class StepClock:
             while self._rows:
                 self._step()
                 self._outbox.clear()  # nobody listens yet
+            if heartbeat.unsound:
+                raise ModelFileError(
+                    "The model computes no finite numbers, so its weights are damaged. Download the file again and "
+                    "compare its checksum."
+                )
             if heartbeat.refuted:
                 raise StartupError("The engine gave another output for the same input the second time it was asked.")
         self._step_began_ns = 0
@@ -320,7 +325,7 @@ class StepClock:
         mine = self._service_slot
         for token in report.tokens:
             if token.slot == mine:
-                heartbeat.token(token.token_id)
+                heartbeat.token(token)
         if mine in report.released:
             heartbeat.end(report.ended_ns)
         return replace(

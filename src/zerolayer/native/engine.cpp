@@ -138,6 +138,7 @@ void Engine::open(int slot, const int32_t* prompt, int tokens, int max_tokens, c
   s.max_tokens = max_tokens;
   s.sampling = sampling;
   s.masked = masked;
+  s.unsound = false;
   if (sampling.has_penalty())
     for (const int32_t token : s.prompt) s.history.see_prompt(token);
   s.open = true;
@@ -202,6 +203,7 @@ const std::vector<Sampled>& Engine::step(const int32_t* decode, int decode_count
   keep_ = {};
   for (int i = 0; i < decode_count; i++) slots_[decode[i]].position++;
   if (prefill) slots_[prefill_slot].position += prefill_tokens;
+  for (const Choice& score : scored_) slots_[prefill_slot].unsound |= !score.sound;
   for (Sampled& sampled : sampled_) commit(sampled);
   ended_ns_ = now_ns();
   return sampled_;
@@ -215,8 +217,9 @@ void Engine::require_keepable(Keeping keep, int read) const {
   for (const Slot& s : slots_) require(!s.open || s.shared == 0 || s.prefix != keep.prefix, "the prefix is in use");
 }
 
-void Engine::commit(const Sampled& sampled) {
+void Engine::commit(Sampled& sampled) {
   Slot& s = slots_[sampled.slot];
+  if (s.unsound) sampled.finish = Finish::kUnsound;
   s.last = sampled.choice.token;
   s.produced++;
   if (s.sampling.has_penalty()) s.history.see_output(s.last);

@@ -47,7 +47,7 @@ struct DamagedWeights : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-enum class Finish { kNone = 0, kStop = 1, kLength = 2 };
+enum class Finish { kNone = 0, kStop = 1, kLength = 2, kUnsound = 3 };  // kUnsound: its logits, or those of its prompt's scores, are no numbers
 
 struct Sampled {
   int slot;
@@ -61,7 +61,7 @@ class Engine {
  public:
   Engine(const Shape& shape, const Limits& limits, const KernelSet* kernels);
 
-  // What loads weights throws DamagedWeights where one is NaN or infinite.
+  // What loads weights throws DamagedWeights where one is NaN, infinite, or so large that its square is.
   // `interleaved`: rows of each head are in GGUF's interleaved rotary order and are brought to the halves order.
   void load_qkv(int layer, const Tensor& q, const Tensor& k, const Tensor& v, bool interleaved);
   void load_qkv_bias(int layer, const float* q, const float* k, const float* v);
@@ -144,6 +144,7 @@ class Engine {
       prompt.clear();  // touched, not only reserved
     }
     bool open = false, masked = false;
+    bool unsound = false;  // a score of its prompt is no number
     std::vector<int32_t> prompt, stops;
     int prefix = 0, shared = 0;  // tokens [0, shared) lie in that prefix
     int position = 0;            // tokens in the KV cache
@@ -197,7 +198,7 @@ class Engine {
   void quantise_rows(const float* x, size_t stride, const Matrix& m, const float* norm, int thread);
   void multiply(const Matrix& m, const Matrix& next, int rows, Epilogue epilogue, float* out, size_t stride, int thread);
   void sample(size_t begin, size_t end, int thread);
-  void commit(const Sampled& sampled);
+  void commit(Sampled& sampled);
   Slot& open_slot(int slot);
 
   const Shape shape_;

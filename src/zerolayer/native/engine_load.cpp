@@ -27,19 +27,20 @@ TensorType one_type(std::initializer_list<const Tensor*> tensors, bool exact) {
   return type;
 }
 
-// Whether all are finite: neither NaN nor infinite.
+// Whether all are finite, and their squares too: what is larger is no weight of any model, and a norm squares what it makes.
 bool finite(const float* x, size_t n) {
+  constexpr int32_t kSquareRoot = 0x5f800000;  // 2^64, of the first power of two that is no float
   int32_t most = 0;  // of the bits without the sign, which rise as the numbers do
   for (size_t i = 0; i < n; i++) {
     int32_t bits;
     memcpy(&bits, x + i, 4);
     most = std::max(most, bits & 0x7fffffff);
   }
-  return most < 0x7f800000;
+  return most < kSquareRoot;
 }
 
 void require_finite(bool sound) {
-  if (!sound) throw DamagedWeights("a weight is no finite number");
+  if (!sound) throw DamagedWeights("a weight is no finite number, or too large");
 }
 
 const float* sound(const float* x, int n) {

@@ -221,7 +221,8 @@ void Engine::sample(size_t begin, size_t end, int thread) {
     out.choice = sampler.choose(logits, s.sampling, s.history, s.stops, s.produced, s.masked ? masks_ + size_t(slot) * mask_words() : nullptr);
     out.has_logprob = s.sampling.top_logprobs >= 0;
     out.finish = Finish::kNone;
-    if (std::find(s.stops.begin(), s.stops.end(), out.choice.token) != s.stops.end()) out.finish = Finish::kStop;
+    if (!out.choice.sound) out.finish = Finish::kUnsound;
+    else if (std::find(s.stops.begin(), s.stops.end(), out.choice.token) != s.stops.end()) out.finish = Finish::kStop;
     else if (s.produced + 1 >= s.max_tokens) out.finish = Finish::kLength;
   }
 }

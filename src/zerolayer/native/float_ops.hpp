@@ -311,26 +311,36 @@ static void attend(const KvHead& prefix, int shared, const KvHead& own, int head
     }
 }
 
-// Blocks first, so that only one block is searched lane by lane.
+// Blocks first, so that only one block is searched lane by lane, and no block waits for the one before.
 static int argmax(const float* x, int n) {
   constexpr int kBlock = 256;
   float top = -__builtin_inff();
   int best = 0;
+  F16 differences = splat(0.0f);  // of each number and itself: 0 where it is finite, else NaN
+  float tail = 0.0f;
   for (int begin = 0; begin < n; begin += kBlock) {
     const int end = begin + kBlock < n ? begin + kBlock : n;
-    F16 largest = splat(-__builtin_inff());
+    F16 largest = splat(-__builtin_inff()), own = splat(0.0f);
     int i = begin;
-    for (; i + 16 <= end; i += 16) largest = max(load(x + i), largest);  // a NaN on the left is dropped
+    for (; i + 16 <= end; i += 16) {
+      const F16 v = load(x + i);
+      largest = max(v, largest);
+      own = add(own, sub(v, v));
+    }
+    differences = add(differences, own);
     float block_top = max_lanes(largest);
-    for (; i < end; i++) block_top = x[i] > block_top ? x[i] : block_top;
+    for (; i < end; i++) {
+      block_top = x[i] > block_top ? x[i] : block_top;
+      tail += x[i] - x[i];
+    }
     if (block_top > top) {
       top = block_top;
       best = begin;
     }
   }
-  for (int i = best; i < n; i++)
-    if (x[i] == top) return i;
-  return 0;  // only NaNs: a broken model must still end in a token
+  if (!(sum_lanes(differences) + tail == 0.0f)) return -1;
+  while (x[best] != top) best++;
+  return best;
 }
 
 static float exp_sum(const float* x, int n, float shift, float factor, float* out, float* sums) {

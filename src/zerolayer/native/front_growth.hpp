@@ -131,7 +131,7 @@ class Growth {
   // Whether nothing is to be done for the token but to show its text.
   bool plain(PyObject* token) const {
     PyObject* prompt = prompt_.of(token);
-    return finish_.of(token) == Py_None && logprob_.of(token) == Py_None && broken_.of(token) == Py_False && prompt && PyTuple_Check(prompt) &&
+    return finish_.of(token) == Py_None && logprob_.of(token) == Py_None && broken_.of(token) == Py_None && prompt && PyTuple_Check(prompt) &&
            !PyTuple_GET_SIZE(prompt);
   }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "front_clocks.hpp"
 #include "front_common.hpp"
 #include "front_exchange.hpp"
 #include "front_growth.hpp"
@@ -146,6 +147,7 @@ PyType_Spec ids_spec = {"zerolayer.front._native.RequestIds", sizeof(zl::Request
 }  // namespace
 
 NB_MODULE(_native, m) {
+  zl::own_clocks = new zl::OwnClocks;
   zl::add_numbers(m, "LineNumbers", line_numbers);
   zl::add_numbers(m, "TranscriptNumbers", transcript_numbers);
   zl::add_numbers(m, "SocketNumbers", socket_numbers);

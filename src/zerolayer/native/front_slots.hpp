@@ -49,6 +49,12 @@ class Number {
   Py_ssize_t at_;
 };
 
+// -1 with an exception set, for whoever is made by arguments without names.
+inline int only_by_place() {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the arguments have no names");
+  return -1;
+}
+
 inline bool is(PyObject* object, const nb::object& type) { return object && Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(type.ptr()); }
 inline int64_t number(PyObject* value) { return value && PyLong_Check(value) ? PyLong_AsLongLong(value) : -1; }
 inline size_t bytes_in(PyObject* value) { return size_t(PyBytes_GET_SIZE(value)); }

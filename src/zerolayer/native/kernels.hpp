@@ -105,7 +105,7 @@ struct KernelSet {
   // in `prefix`, the others in `own`, at their position in both; the result has the same bits wherever the border is.
   void (*attend)(const KvHead& prefix, int shared, const KvHead& own, int head_dim, int group, int length, const float* query, float* out,
                  const AttentionScratch& s);
-  int (*argmax)(const float* x, int n);  // the first of the largest
+  int (*argmax)(const float* x, int n);  // the first of the largest; -1: they are not all finite
   // out[i] = exp((x[i] - shift) * factor), sums[b] = sum of block b of 256; returns the sum of all, in block order.
   float (*exp_sum)(const float* x, int n, float shift, float factor, float* out, float* sums);
   // One tile column: 16 float rows [16, k] to bytes in the panel layout at `tile`, and their scales.

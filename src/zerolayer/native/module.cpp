@@ -49,11 +49,12 @@ nb::tuple to_python(const zl::Choice& choice) {
   return nb::make_tuple(choice.logprob, top);
 }
 
-// What a step's tokens become: token(slot, id), or token(slot, id, one of `finishes` by Finish, None or logprob(id, (logprob, top))).
+// What a step's tokens become: token(slot, id), or token(slot, id, one of `finishes` by Finish, None or logprob(id, (logprob, top))); one
+// whose logits are no numbers: token(slot, id, the finish of a stop, None, unsound).
 struct Tokens {
   nb::object token;
   nb::tuple finishes;
-  nb::object logprob;
+  nb::object logprob, unsound;
 };
 
 nb::list to_python(const std::vector<zl::Sampled>& sampled, const Tokens& tokens) {
@@ -61,6 +62,10 @@ nb::list to_python(const std::vector<zl::Sampled>& sampled, const Tokens& tokens
   for (const zl::Sampled& s : sampled) {
     if (!s.has_logprob && s.finish == zl::Finish::kNone) {
       out.append(tokens.token(s.slot, s.choice.token));
+      continue;
+    }
+    if (s.finish == zl::Finish::kUnsound) {
+      out.append(tokens.token(s.slot, s.choice.token, tokens.finishes[size_t(zl::Finish::kStop)], nb::none(), tokens.unsound));
       continue;
     }
     nb::object logprob = nb::none();
@@ -154,10 +159,10 @@ NB_MODULE(_native, m) {
       .def("made", &zl::Offers::made, "began_ns"_a, "ended_ns"_a);
 
   nb::class_<Tokens>(m, "Tokens")
-      .def("__init__", [](Tokens* self, nb::object token, nb::tuple finishes, nb::object logprob) {
+      .def("__init__", [](Tokens* self, nb::object token, nb::tuple finishes, nb::object logprob, nb::object unsound) {
         if (finishes.size() != 3) throw std::invalid_argument("an end for each kind");
-        new (self) Tokens{std::move(token), std::move(finishes), std::move(logprob)};
-      }, "token"_a, "finishes"_a, "logprob"_a);
+        new (self) Tokens{std::move(token), std::move(finishes), std::move(logprob), std::move(unsound)};
+      }, "token"_a, "finishes"_a, "logprob"_a, "unsound"_a);
 
   nb::class_<TensorArgument>(m, "Tensor")
       .def("__init__", [](TensorArgument* self, int type, Bytes data, int rows, int columns) { new (self) TensorArgument{type, data, rows, columns}; },

@@ -15,9 +15,10 @@ uint64_t mix(uint64_t z) {
 constexpr int kBlock = 256;  // of KernelSet::exp_sum
 constexpr float kColdest = 1e-30f;  // a temperature whose inverse is a number; greedy, if two logits are not the same
 constexpr float kNever = -1e30f;  // a logit with the weight 0, whatever penalties make of it
+constexpr float kLeastPenalty = 1e-6f;  // a logit divided by it is a number
 
-// A model whose weights are finite and far too large has logits that are no numbers. A reply must still be JSON, which knows no NaN.
-float number(float x) { return std::isfinite(x) ? x : kNever; }
+// Logits that are numbers may still be too far apart: a reply is JSON, which has nothing below all numbers.
+float number(float x) { return std::max(x, kNever); }
 
 bool allows(const uint32_t* mask, int token) { return mask[token / 32] >> (token % 32) & 1; }
 
@@ -83,11 +84,13 @@ Choice Sampler::choose(float* logits, const SamplingParameters& p, const TokenHi
       for (const int32_t stop : stops) set(from, stop, kNever);
     if (p.has_penalty()) penalise(from, p, history);
   }
-  choice.token = p.temperature == 0.0f ? kernels_->argmax(from, vocabulary_) : draw(from, p, position);
+  const int token = p.temperature == 0.0f ? kernels_->argmax(from, vocabulary_) : draw(from, p, position);
   if (changed) restore(from);
-  // Nothing is left where all that the mask allows is NaN or barred by min_tokens: even then nothing else is chosen.
+  choice.sound = token >= 0;
+  choice.token = std::max(token, 0);
+  // Nothing is left where all that the mask allows is barred by min_tokens: even then nothing else is chosen.
   if (mask && !allows(mask, choice.token)) choice.token = first_allowed(mask, vocabulary_);
-  if (p.top_logprobs >= 0) report(logits, p.top_logprobs, &choice);
+  if (p.top_logprobs >= 0 && choice.sound) report(logits, p.top_logprobs, &choice);
   return choice;
 }
 
@@ -106,9 +109,10 @@ float* Sampler::masked(const float* logits, const uint32_t* mask) {
 
 int Sampler::penalise(float* logits, const SamplingParameters& p, const TokenHistory& history) {
   const size_t before = saved_.size();
+  const float penalty = std::max(p.repetition_penalty, kLeastPenalty);
   history.each_seen([&](int32_t token) {
     float x = logits[token];
-    x = x > 0.0f ? x / p.repetition_penalty : x * p.repetition_penalty;
+    x = x > 0.0f ? x / penalty : x * penalty;
     const int count = history.output_count(token);
     if (count > 0) x -= p.presence_penalty + p.frequency_penalty * float(count);
     set(logits, token, x);
@@ -134,8 +138,10 @@ Choice Sampler::score(const float* logits, int token, int top_logprobs) {
   return choice;
 }
 
+// -1: the logits are not all finite.
 int Sampler::draw(const float* logits, const SamplingParameters& p, int position) {
   const int best = kernels_->argmax(logits, vocabulary_);
+  if (best < 0) return -1;
   const float factor = 1.0f / std::max(p.temperature, kColdest);
   const float total = kernels_->exp_sum(logits, vocabulary_, logits[best], factor, weights_.data(), block_sums_.data());
   const double u = uniform(p.seed, position);
@@ -177,7 +183,7 @@ int Sampler::draw_truncated(const SamplingParameters& p, float total, double u) 
       break;
     }
   }
-  if (candidates_.empty()) return -1;  // only NaNs: a broken model must still end in a token
+  if (candidates_.empty()) return -1;
   std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
     return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
   });
@@ -204,7 +210,10 @@ void Sampler::gather(float floor) {
 }
 
 void Sampler::report(const float* logits, int top_logprobs, Choice* choice) {
-  const float top = logits[kernels_->argmax(logits, vocabulary_)];
+  const int best = kernels_->argmax(logits, vocabulary_);
+  choice->sound = best >= 0;
+  if (best < 0) return;
+  const float top = logits[best];
   const float total = kernels_->exp_sum(logits, vocabulary_, top, 1.0f, weights_.data(), block_sums_.data());
   const float log_total = top + float(std::log(double(total)));
   choice->logprob = number(logits[choice->token] - log_total);
@@ -217,7 +226,7 @@ void Sampler::report(const float* logits, int top_logprobs, Choice* choice) {
       std::pop_heap(candidates_.begin(), candidates_.end(), better);
       candidates_.pop_back();
     }
-    candidates_.push_back({number(logits[i]), i});
+    candidates_.push_back({logits[i], i});
     std::push_heap(candidates_.begin(), candidates_.end(), better);
   }
   std::sort_heap(candidates_.begin(), candidates_.end(), better);

@@ -84,6 +84,7 @@ constexpr int kMaxBias = 1024, kMaxStops = 64;
 
 struct Choice {
   int32_t token = 0;
+  bool sound = true;      // false: logits are no finite numbers, so the token means nothing and no logprobs are valid
   float logprob = 0.0f;  // natural, of the raw logits; valid if top_logprobs >= 0
   int tops = 0;
   TokenLogprob top[kMaxTopLogprobs];

@@ -6,8 +6,12 @@ Everything here is pure. ``tests/wire/specification`` has the same in Python.
 from collections import deque
 from collections.abc import Callable
 
+from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.http1_head import Head
-from zerolayer.wire.http2_stream import State
+from zerolayer.wire.http2_sending import Sender
+from zerolayer.wire.http2_stream import State, Stream
+from zerolayer.wire.openai import PlainChat, PlainCompletion, PlainOptions
+from zerolayer.wire.schema import Message, Request, Route, Sampling
 
 _Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -35,6 +39,26 @@ def http2_reply(
     Raises ``ValueError`` as ``Http1Replies.render``.
     """
 
+class WholeReplies:
+    """Puts whole replies behind what a connection collects, up to ``enough`` bytes of it."""
+
+    def __init__(self, sender: type[Sender], stream: type[Stream], enough: int, /) -> None: ...
+    def put(
+        self,
+        sender: Sender,
+        stream: Stream,
+        status: bytes,
+        common: bytes,
+        headers: _Headers,
+        body: bytes,
+        trailers: bytes,
+        /,
+    ) -> bool:
+        """The frames of ``http2_reply``, if they may leave now. False where they may not; then nothing was done.
+
+        Raises as ``http2_reply``.
+        """
+
 def http1_when(ms: int, ticket: str, /) -> bytes:
     """When to come back, in milliseconds and in seconds rounded up, and the ticket for it, if there is one.
 
@@ -53,6 +77,16 @@ def later_message(before: bytes, parts: tuple[bytes, ...], number: int, after: b
     ``before`` and ``after`` are its other fields.
     """
 
+class GrpcLater:
+    """Refusals of gRPC that pass, of one kind: ``constant`` is what all of them say, as HTTP/2 writes it."""
+
+    def __init__(self, constant: bytes, parts: tuple[bytes, ...], /) -> None: ...
+    def fields(self, ms: int, ticket: str, /) -> bytes:
+        """``constant``, ``joined`` parts as ``grpc-message``, the time as ``grpc-retry-pushback-ms``, and the ticket.
+
+        Raises ``ValueError`` as ``http1_when``.
+        """
+
 def own_names(values: dict[bytes, bytes], /) -> dict[bytes, bytes]:
     """The same dictionary, or one with each ``zl-name`` as ``x-zl-name`` too, where there are such names."""
 
@@ -63,9 +97,9 @@ def grpc_message(body: bytes, most: int, /) -> bytes | None:
     """The message that ``body`` is, if it is one of at most ``most`` bytes that is not compressed."""
 
 class WholeRequests:
-    """Finds requests of HTTP/2 that came whole; ``head`` is the type of their heads."""
+    """Finds requests of HTTP/2 that came whole, and opens their streams, which begin in the state ``complete``."""
 
-    def __init__(self, head: type[Head], /) -> None: ...
+    def __init__(self, head: type[Head], stream: type[Stream], complete: State, /) -> None: ...
     def find(
         self,
         data: bytes,
@@ -84,6 +118,39 @@ class WholeRequests:
         is not above ``last_id`` and those before it, where a body has not the size that its head declares or is
         longer than ``body_bytes``, and where all bodies are longer than ``room`` or there are more than ``most``.
         """
+
+    def open(self, found: list[tuple[int, Head, bytes]], streams: dict[int, Stream], window: int, room: int, /) -> int:
+        """Add a stream for each to ``streams``: ``window`` may be sent in it, ``room`` could be received.
+
+        Returns how many bytes all bodies have.
+        """
+
+class PlainBodies:
+    """Makes requests of the bodies of ``route``, which ``read`` gives as the type ``plain`` (``openai``).
+
+    The further types are what bodies hold, their limits, and what is made of them.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[bytes], PlainChat | PlainCompletion],
+        plain: type[PlainChat] | type[PlainCompletion],
+        route: Route,
+        message: type[Message],
+        options: type[PlainOptions],
+        limits: type[BodyLimits],
+        request: type[Request],
+        sampling: type[Sampling],
+        /,
+    ) -> None: ...
+    def decode(self, body: bytes, limits: BodyLimits, /) -> Request | None:
+        """The request that ``body`` is. None: ``openai_general`` is to say what it is, or what is wrong with it.
+
+        ``read`` may raise ``ValueError`` or ``RecursionError``.
+        """
+
+    def request(self, body: PlainChat | PlainCompletion, limits: BodyLimits, /) -> Request | None:
+        """The same of a body that was read."""
 
 class Huffman:
     """HPACK's code, from a table of (next state, flags, symbol) by state and half byte: flags as ``hpack``'s."""
@@ -122,9 +189,7 @@ class StreamBase:
     pending_bytes: int
     ending: bytes | None
 
-    def __init__(
-        self, stream_id: int, window: int, room: int, declared: int | None, state: State, received: int = 0
-    ) -> None: ...
+    def __init__(self, stream_id: int, window: int, room: int, declared: int | None, state: State) -> None: ...
 
 class SenderNumbers:
     """Numbers that C++ reads and writes in place (``native/front_growth.hpp``); 0 at first."""

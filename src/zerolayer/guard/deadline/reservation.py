@@ -11,6 +11,7 @@ from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.tickets import Asker, Name
 from zerolayer.guard.freshness import Stamps, Verdict
 from zerolayer.guard.identity import ANYONE, Identity
+from zerolayer.guard.token_share import TokenShare
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -37,6 +38,7 @@ class Reservation(msgspec.Struct, frozen=True):
     asker: Asker
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
     hold: Hold  # on the budgets of key and tenant
+    texts: TokenShare  # what its tenant's texts turned out to be
     size: int = 0  # as many tokens as bytes, at most; 0 where the length was known, or there are several prompts
     presumed: int = 0  # tokens of its prompt, by which the slot is confirmed already
     booked: bool = False
