@@ -20,7 +20,7 @@ import uvloop
 from zerolayer.contract import Contract
 from zerolayer.errors import SlotsBusy
 from zerolayer.front.bodies import body_limits, request_decoder
-from zerolayer.front.door import Door, over_limit
+from zerolayer.front.door import at_door, over_limit
 from zerolayer.front.gate import Gate, local_hosts
 from zerolayer.front.generate import Generator
 from zerolayer.front.grpc import Calls, Method
@@ -93,7 +93,7 @@ async def main() -> None:
     load = b"free=0;next_ms=1200;derate=1.00;epoch=0"
     site = Site(ConnectionLimits(), time.monotonic_ns, time.time, "bench", lambda: load, Metrics("bench"), GlueMeter())
     connections: set = set()
-    make = partial(Door, site, router(site, Contract()), connections, loop)
+    make = partial(at_door, site, router(site, Contract()), connections, loop)
     full = partial(over_limit, site, 4096)
     sockets = bind("127.0.0.1", 0, insecure=False, flag="")
     listener = Listener(sockets, make, connections, limit=4096, busy=full)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import select
 import socket
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from plain_protocols import MUCH, Noted
 
 from zerolayer.front import plain
 from zerolayer.front._native import Sockets
+from zerolayer.front.moving import is_plain
 from zerolayer.front.plain import PlainSockets, PlainTransport
 
 
@@ -117,6 +119,20 @@ def test_what_many_are_told_leaves_when_all_are_read(run, ring):
     run(test)
 
 
+def test_who_came_first_does_not_wait_for_all_who_came_later(run, ring):
+    async def test() -> None:
+        answered: list[int] = []
+
+        def look(_: PlainTransport) -> None:
+            answered.append(len(select.select(crowd.clients, [], [], 0)[0]))
+
+        crowd = Crowd([Answering(b"answer", then=look) for _ in range(64)])
+        assert await crowd.close() == [b"answer"] * 64
+        assert answered == [number // plain.AT_ONCE * plain.AT_ONCE for number in range(1, 65)]
+
+    run(test)
+
+
 def test_what_the_kernel_does_not_take_of_many_arrives_and_their_protocols_wait_meanwhile(run, ring):
     async def test() -> None:
         crowd = Crowd([Answering(MUCH[:part], MUCH[part:]) for part in (1, 60_000, 70_000, 300_000, 2_000_000)])
@@ -146,5 +162,47 @@ def test_a_client_that_is_cut_or_has_gone_costs_the_others_nothing(run, ring):
         crowd.clients[3].shutdown(socket.SHUT_RDWR)
         gone.close()
         assert await crowd.close() == [b"answer", b"", b"answer", b"", b"answer"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("end", ["resumes", "says no more", "ends", "closes", "fails"])
+def test_what_was_read_of_one_whom_another_one_pauses_is_told_when_it_reads_again_and_not_before(run, end):
+    async def test() -> None:
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told["exception"]))
+        pauses = Answering(b"answer", then=lambda _: paused.transport.pause_reading())
+        paused = Noted()
+        crowd = Crowd([pauses])
+        client, accepted = socket.socketpair()
+        for each in (client, accepted):
+            each.setblocking(False)
+        crowd.sockets.open(accepted.detach(), "10.0.0.1", lambda: paused)
+        client.send(b"question")
+        assert await crowd.close() == [b"answer"]
+        await asyncio.sleep(0.02)
+        assert (paused.told, is_plain(paused.transport)) == (["made"], False)
+        paused.fails = end == "fails"
+        if end == "closes":
+            paused.transport.close()
+        if end != "says no more":
+            client.send(b", and another")
+        if end == "ends":
+            client.shutdown(socket.SHUT_WR)
+        paused.transport.resume_reading()
+        await _until(lambda: len(paused.told) > 1)
+        if end in ("resumes", "says no more"):
+            said = b"question, and another" if end == "resumes" else b"question"
+            await _until(lambda: b"".join(paused.told[1:]) == said)
+            paused.transport.close()
+        await _until(lambda: not isinstance(paused.told[-1], str | bytes))
+        if end == "ends":
+            assert (b"".join(paused.told[1:-2]), paused.told[-2:]) == (b"question, and another", ["ended", None])
+        elif end == "fails":
+            assert [type(each) for each in (*complaints, paused.told[-1])] == [ValueError, ValueError]
+        elif end == "closes":
+            assert paused.told == ["made", None]
+        client.close()
+        await asyncio.sleep(0.01)
 
     run(test)

@@ -40,11 +40,12 @@ class Sockets:
     def close(self) -> None:
         """Watch nobody any more."""
 
-    def accept(self, listening: int, most: int, room: int, /) -> tuple[list[tuple[int, str]], int]:
+    def accept(self, listening: int, most: int, room: int, /) -> tuple[list[tuple[int, str, bytes]], int]:
         """Accept at most so many connections without waiting, and watch the first ``room`` of them for bytes to read.
 
-        None of them blocks or is inherited. Returns their descriptors and the IP addresses of their peers, and the
-        number of the error that ended it: 0 where nobody was left. Who cannot be watched is closed.
+        None of them blocks or is inherited. Returns their descriptors, the IP addresses of their peers and what those
+        who are watched have said already, and the number of the error that ended it: 0 where nobody was left. Who
+        cannot be watched is closed.
         """
 
     def add(self, descriptor: int, /) -> None:

@@ -37,6 +37,7 @@ class Connection(Output):
     # What most connections never change, or not before their first request: many begin at once.
     _events: deque[Event] | None = None
     _first_byte_ns = 0
+    _deadline_ns = NEVER
     _dropped = 0
     _exchange: Exchange | None = None
     _refusal: ZerolayerError | None = None
@@ -51,7 +52,6 @@ class Connection(Output):
         self.common = site.http1
         self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes, memory=site.heads)
         self._early = bytearray()  # bytes that wait for their turn, or for a client that does not read; not parsed
-        self._deadline_ns = NEVER
         if caller is not None:
             self.caller = caller
 

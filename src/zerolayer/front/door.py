@@ -57,10 +57,9 @@ class Door(asyncio.Protocol):
         self._site.turns.spoke(self)
         if self._seen:
             data = self._seen + data
-        if data.startswith(_PRI):
-            self._enter(Http2Connection, data)
-        elif not _PRI.startswith(data):
-            self._enter(Connection, data)
+        kind = _spoken(data)
+        if kind is not None:
+            self._enter(kind, data)
         else:
             self._seen = data
             self._deadline_ns = min(self._deadline_ns, self._site.clock_ns() + self._site.limits.head_ns)
@@ -113,6 +112,29 @@ class Door(asyncio.Protocol):
             connection.drain()
         if seen:
             connection.data_received(seen)
+
+
+def at_door(
+    site: Site,
+    router: Router,
+    registry: set[Peer],
+    loop: asyncio.AbstractEventLoop,
+    caller: Caller | None = None,
+    said: bytes = b"",
+) -> asyncio.Protocol:
+    """As ``Door``; or what that would hand it to, where the client has ``said`` enough already and is told next."""
+    kind = _spoken(said)
+    if kind is None:
+        return Door(site, router, registry, loop, caller)
+    site.turns.came += 1
+    return kind(site, router, registry, loop, caller)
+
+
+def _spoken(said: bytes) -> type[Connection | Http2Connection] | None:
+    """Which protocol begins so; None: not clear yet."""
+    if said.startswith(_PRI):
+        return Http2Connection
+    return None if _PRI.startswith(said) else Connection
 
 
 def over_limit(site: Site, connections: int) -> bytes:

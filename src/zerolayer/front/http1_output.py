@@ -25,17 +25,18 @@ class Output(asyncio.Protocol):
     """All methods run on the loop. Nothing is written once the connection's phase is ``CLOSED``."""
 
     _transport: asyncio.Transport
+    # What most connections never change, or not before their first request: many begin at once.
+    _phase: Phase = CLOSED
+    _behind = b""  # pieces of this turn, not written yet
+    _stalled_ns = NEVER  # until when it must read again
+    _streams_chunks = False  # the reply that is open
+    _descriptor: int | None = None
 
     def __init__(self, site: Site, loop: AbstractEventLoop) -> None:
         self._site = site
         self._loop = loop
         self._limits = site.limits
-        self._phase = Phase.CLOSED
-        self._behind = b""  # pieces of this turn, not written yet
         self._unsent = bytearray()  # what a client that does not read has not taken; coalesced
-        self._stalled_ns = NEVER  # until when it must read again
-        self._streams_chunks = False  # the reply that is open
-        self._descriptor: int | None = None
 
     # What asyncio calls.
 

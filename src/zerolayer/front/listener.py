@@ -164,7 +164,8 @@ def _bind_failure(error: OSError, host: str, port: int, flag: str) -> StartupErr
 class Listener:
     """Accepts on ``sockets`` until ``stop``. ``make`` builds a connection, which joins ``connections`` itself.
 
-    ``make`` may be told by name who the ``caller`` is. With ``tls`` they speak it, and nothing else.
+    ``make`` may be told by name who the ``caller`` is, and what it has ``said``, which the connection is told next.
+    With ``tls`` they speak it, and nothing else.
     """
 
     def __init__(
@@ -272,14 +273,16 @@ class Listener:
         """The same of TCP without TLS."""
         room = max(0, self._limit - len(self._connections))
         found, error = self._plain.watched.accept(listening.fileno(), _BURST, room)
-        for descriptor, address in found[:room]:
-            self._plain.begin(descriptor, address, self._make(caller=_caller_at(address)))
-        for descriptor, _ in found[room:]:
+        self._plain.begin_each(found[:room], self._make_of)
+        for descriptor, _, _ in found[room:]:
             self._take(socket.socket(fileno=descriptor))
         if error in _EXHAUSTED:
             self._out_of_descriptors(listening)
         elif error:
             raise OSError(error, os.strerror(error))
+
+    def _make_of(self, address: str, said: bytes) -> asyncio.Protocol:
+        return self._make(caller=_caller_at(address), said=said)
 
     def _is_plain(self, opened: socket.socket) -> bool:
         return self._tls is None and opened.family != socket.AF_UNIX

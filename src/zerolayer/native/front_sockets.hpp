@@ -8,11 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "front_accepts.hpp"
@@ -30,8 +32,8 @@ inline int64_t send_now(int descriptor, const char* data, size_t bytes) {
   return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -int64_t(errno);
 }
 
-// Of one loop. A transport is whoever has `receive`, a function or None, `piece` and `descriptor`, and `ended`, `failed`, `writable` and
-// `broken`.
+// Of one loop. A transport is whoever has `receive`, a function or None, `piece` and `descriptor`, and `put_back`, `ended`, `failed`,
+// `writable` and `broken`.
 class Sockets {
  public:
   explicit Sockets(nb::type_object transport) : receive_(transport, "receive"), piece_(transport, "piece"), descriptor_(transport, "descriptor"), buffer_(std::make_unique_for_overwrite<char[]>(kBytes)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
@@ -71,18 +73,25 @@ class Sockets {
 
   void add(int descriptor) { control(EPOLL_CTL_ADD, descriptor, EPOLLIN); }
 
-  // Accepts at most `most` and watches the first `room` of them: descriptors and addresses, and why there are no more, 0 where nobody was
-  // left. Who cannot be watched is closed.
+  // Accepts at most `most` and watches the first `room` of them: descriptors, addresses and what these have said already; and why there are
+  // no more, 0 where nobody was left. Who cannot be watched is closed.
   nb::tuple accept(int listening, size_t most, size_t room) {
     accepted_.clear();
     int error = accept_each(listening, most, accepted_);
     nb::list found;
     for (const Accepted& each : accepted_) {
-      if (found.size() < room && !controls(EPOLL_CTL_ADD, each.descriptor, EPOLLIN)) {
+      const bool watched = found.size() < room;
+      nb::object said = nothing_;
+      if (watched) {
+        const ssize_t bytes = recv(each.descriptor, buffer_.get(), kFirstBytes, MSG_DONTWAIT);  // what is wrong is told by the look
+        if (bytes > 0) said = nb::steal(PyBytes_FromStringAndSize(buffer_.get(), bytes));
+        if (!said.is_valid()) throw nb::python_error();
+      }
+      if (watched && !controls(EPOLL_CTL_ADD, each.descriptor, EPOLLIN)) {
         error = errno;
         ::close(each.descriptor);
       } else {
-        found.append(nb::make_tuple(each.descriptor, address_of(each)));
+        found.append(nb::make_tuple(each.descriptor, address_of(each), said));
       }
     }
     return nb::make_tuple(found, error);
@@ -95,24 +104,21 @@ class Sockets {
   }
 
   // Reads where there is something and hands it to those in `transports`, by descriptor. Nobody is taken from there meanwhile.
+  //
+  // First it reads, then it hands on: a system call between each two requests would drive what handles them out of the nearest caches.
   void look(nb::dict transports) {
     std::array<epoll_event, kMost> events;
-    const int found = epoll_wait(epoll_, events.data(), int(events.size()), 0);
-    for (int each = 0; each < found; each++) {
-      const nb::object transport = of(transports, events[size_t(each)].data.fd);
-      if (!transport.is_valid()) {  // nobody's: its connection failed while it began
-        controls(EPOLL_CTL_DEL, events[size_t(each)].data.fd, 0);
-        continue;
-      }
-      const uint32_t what = events[size_t(each)].events;
-      if (what & EPOLLOUT && !call(transport, writable_)) continue;
-      if (what & ~uint32_t(EPOLLOUT)) read(transport, events[size_t(each)].data.fd, what);
+    std::array<Came, kMost> came;
+    const size_t found = size_t(std::max(0, epoll_wait(epoll_, events.data(), int(events.size()), 0)));
+    for (size_t first = 0, last = 0; first < found; first = last) {
+      for (size_t bytes = 0; last < found && bytes < kBytes; last++) bytes += read(transports, events[last], came[last]);
+      for (size_t each = first; each < last; each++) hand_on(came[each]);
     }
   }
 
  private:
   static constexpr size_t kMost = 64;  // in one turn of the loop, which has others to look after
-  static constexpr size_t kBytes = 262144;
+  static constexpr size_t kBytes = 262144, kFirstBytes = 16384;
 
   [[noreturn]] static void fail() {
     PyErr_SetFromErrno(PyExc_OSError);
@@ -148,21 +154,54 @@ class Sockets {
     return nb::borrow(found);
   }
 
-  void read(const nb::object& transport, int descriptor, uint32_t what) {
-    const nb::object receive = nb::borrow(receive_.of(transport.ptr()));
-    if (!receive.is_valid() || receive.is_none()) {  // it writes only, and learns here that nobody reads that
-      if (what & (EPOLLERR | EPOLLHUP)) tell(transport, failed_, PyLong_FromLong(EPIPE));
-      return;
+  // What came to one socket.
+  struct Came {
+    nb::object transport, data;  // `data`: where there was something to read
+    uint32_t what = 0;
+    int error = 0;
+    bool ended = false;
+  };
+
+  // How many bytes it were.
+  size_t read(nb::dict transports, const epoll_event& event, Came& came) {
+    const int descriptor = event.data.fd;
+    came.transport = of(transports, descriptor);
+    if (!came.transport.is_valid()) {  // nobody's: its connection failed while it began
+      controls(EPOLL_CTL_DEL, descriptor, 0);
+      return 0;
     }
+    came.what = event.events;
+    if (!(came.what & ~uint32_t(EPOLLOUT)) || !reads(came)) return 0;
     const ssize_t bytes = recv(descriptor, buffer_.get(), kBytes, MSG_DONTWAIT);
     if (bytes > 0) {
-      const nb::object data = nb::steal(PyBytes_FromStringAndSize(buffer_.get(), bytes));
-      if (!data.is_valid()) throw nb::python_error();
-      mend(transport, PyObject_CallOneArg(receive.ptr(), data.ptr()));
-    } else if (bytes == 0) {
+      came.data = nb::steal(PyBytes_FromStringAndSize(buffer_.get(), bytes));
+      if (!came.data.is_valid()) throw nb::python_error();
+      return size_t(bytes);
+    }
+    came.ended = bytes == 0;
+    if (bytes < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) came.error = errno;
+    return 0;
+  }
+
+  bool reads(const Came& came) const {
+    PyObject* receive = receive_.of(came.transport.ptr());
+    return receive && receive != Py_None;
+  }
+
+  void hand_on(Came& came) {
+    const nb::object transport = std::move(came.transport), data = std::move(came.data);
+    if (!transport.is_valid() || (came.what & EPOLLOUT && !call(transport, writable_)) || !(came.what & ~uint32_t(EPOLLOUT))) return;
+    const nb::object receive = nb::borrow(receive_.of(transport.ptr()));
+    const bool reads = receive.is_valid() && !receive.is_none();
+    if (data.is_valid()) {
+      if (reads) mend(transport, PyObject_CallOneArg(receive.ptr(), data.ptr()));
+      else mend(transport, PyObject_CallMethodOneArg(transport.ptr(), put_back_.ptr(), data.ptr()));
+    } else if (!reads) {  // it writes only, and learns here that nobody reads that
+      if (came.what & (EPOLLERR | EPOLLHUP)) tell(transport, failed_, PyLong_FromLong(EPIPE));
+    } else if (came.ended) {
       call(transport, ended_);
-    } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-      tell(transport, failed_, PyLong_FromLong(errno));
+    } else if (came.error) {
+      tell(transport, failed_, PyLong_FromLong(came.error));
     }
   }
 
@@ -192,7 +231,8 @@ class Sockets {
   static nb::object name(const char* text) { return nb::steal(PyUnicode_InternFromString(text)); }
 
   const Slot receive_, piece_, descriptor_;
-  const nb::object ended_ = name("ended"), failed_ = name("failed"), writable_ = name("writable"), broken_ = name("broken");
+  const nb::object ended_ = name("ended"), failed_ = name("failed"), writable_ = name("writable"), broken_ = name("broken"),
+                   put_back_ = name("put_back");
   const nb::object nothing_ = nb::bytes("", 0);
   const std::unique_ptr<char[]> buffer_;
   std::vector<Piece> sends_;
