@@ -47,7 +47,7 @@ class Wait:
         parts = {"the border": self.border, "the loop's own work": self.work, "a core": self.core, "sleep": self.asleep}
         longest = max(parts, key=lambda part: parts[part])
         if longest == "a core":
-            return "a core beside the client" if self.client > self.core / 2 else "a core of the step's"
+            return "a core beside the client" if self.client > self.core / 2 else "a core that others had"
         return "the interpreter or a halted core" if longest == "sleep" else longest
 
     def __str__(self) -> str:
