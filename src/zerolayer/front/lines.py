@@ -87,7 +87,10 @@ class Frames(Writer, Protocol):
         """Write what was collected in the next turn of the loop."""
 
     def free_descriptor(self) -> int:
-        """Of its socket, where the kernel may have the next bytes now; else -1."""
+        """Of its socket, where the kernel may have the next bytes now; else -1.
+
+        Who was told a socket's asks again when the ``free`` of the connection's ``Sender`` is 0.
+        """
 
 
 class FrameOutlet:

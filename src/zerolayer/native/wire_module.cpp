@@ -112,7 +112,7 @@ PyType_Slot stream_slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_Generic
                               {Py_tp_members, stream_members},
                               {0, nullptr}};
 PyType_Spec stream_spec = {"zerolayer.wire._native.StreamBase", sizeof(zl::StreamObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, stream_slots};
-PyMemberDef sender_numbers[] = {zl::number_at("window", 0), zl::number_at("out_bytes", 1), zl::number_at("place", 2), {}};
+PyMemberDef sender_numbers[] = {zl::number_at("window", 0), zl::number_at("out_bytes", 1), zl::number_at("place", 2), zl::number_at("free", 3), {}};
 
 }  // namespace
 

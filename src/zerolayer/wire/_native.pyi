@@ -223,3 +223,4 @@ class SenderNumbers:
     window: int
     out_bytes: int
     place: int
+    free: int

@@ -32,6 +32,7 @@ class Sender(SenderNumbers):
 
     While ``held`` is set no DATA leaves: the socket takes nothing, and a window is no reason to buffer in its place.
     ``place`` is for whoever collects frames of many connections at once: where those of this one are; 0: nowhere.
+    ``free`` is what he was told last of where he may send them, 0 when he is to ask.
     ``block_start`` is what the next header block must begin with. ``more``: DATA that may leave waits for the next
     ``take``, so that a client whose windows are wide cannot have all that it asked for copied at once.
     """
