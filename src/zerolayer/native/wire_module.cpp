@@ -117,6 +117,7 @@ PyMemberDef sender_numbers[] = {zl::number_at("window", 0), zl::number_at("out_b
 }  // namespace
 
 NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // modules of Python keep some of these for as long as the process lives; it would say so at its end
   nb::object stream_base = zl::plain_type(stream_spec);
   m.attr("StreamBase") = stream_base;
   zl::stream_base = stream_base.release().ptr();  // for as long as the process lives
