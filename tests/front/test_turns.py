@@ -190,6 +190,28 @@ def test_of_a_pulse_all_refusals_are_written_before_the_engine_gets_its_first_pr
         client.close()
 
 
+def test_who_connected_first_is_decided_first(serve):
+    """It is found by a look at the sockets, the others are read with their acceptance."""
+    service = serve(slots=1, step_us=1000)
+    for _ in range(5):
+        with service.connect() as first:
+            expect_soon(lambda: len(service.server.connections) == 1)
+            held, sent = threading.Event(), threading.Event()
+            service.loop.call_soon_threadsafe(lambda held=held, sent=sent: (held.set(), sent.wait(10)))
+            assert held.wait(10)
+            others = [service.connect() for _ in range(3)]
+            for number, client in enumerate((first, *others)):
+                client.sendall(chat(f"word {number}", max_tokens=4))
+            sent.set()
+            assert read_reply(first).status == 200
+            for client in others:
+                assert read_reply(client).status == 429
+                client.close()
+        expect_soon(lambda: service.free_slots() == 1 and not service.server.connections)
+        admission = service.server.room.admission
+        service.on_loop(lambda admission=admission: [admission.void(each) for each in admission.tickets])
+
+
 def test_of_a_pulse_no_text_is_tokenised_before_all_refusals_are_written(serve):
     service = serve(slots=SLOTS, step_us=1000)
     for _ in range(2):  # what texts of this size are like is known from then on

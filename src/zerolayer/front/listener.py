@@ -272,9 +272,8 @@ class Listener:
     def _accept_plain(self, listening: socket.socket) -> None:
         """The same of TCP without TLS."""
         room = max(0, self._limit - len(self._connections))
-        found, error = self._plain.watched.accept(listening.fileno(), _BURST, room)
-        self._plain.begin_each(found[:room], self._make_of)
-        for descriptor, _, _ in found[room:]:
+        left, error = self._plain.accept(listening.fileno(), _BURST, room, self._make_of)
+        for descriptor in left:
             self._take(socket.socket(fileno=descriptor))
         if error in _EXHAUSTED:
             self._out_of_descriptors(listening)

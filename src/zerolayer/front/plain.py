@@ -45,16 +45,19 @@ class PlainSockets:
         self._transports[descriptor] = transport = PlainTransport(self, descriptor, address)
         transport.begin(make())
 
-    def begin_each(
-        self, accepted: list[tuple[int, str, bytes]], make: Callable[[str, bytes], asyncio.Protocol]
-    ) -> None:
-        """Connections of sockets that are watched already, with the address and the first words of each.
+    def accept(
+        self, listening: int, most: int, room: int, make: Callable[[str, bytes], asyncio.Protocol]
+    ) -> tuple[list[int], int]:
+        """Accept at most so many, and begin a connection with each while there is ``room``. The others are returned.
 
-        A defect in what ``make`` gives costs that connection; nobody would read the others.
+        ``make`` gets the address and the first words of each. The second result is that of ``Sockets.accept``. A defect
+        costs its own connection.
         """
         self.gathering = True
         try:
-            for descriptor, address, said in accepted:
+            self.watched.look(self._transports)  # who came before comes first
+            found, error = self.watched.accept(listening, most, room)
+            for descriptor, address, said in found[:room]:
                 self._transports[descriptor] = transport = PlainTransport(self, descriptor, address)
                 transport.begin(make(address, said))
                 if said:
@@ -62,6 +65,7 @@ class PlainSockets:
         finally:
             self.gathering = False
             self.send()
+        return [descriptor for descriptor, _, _ in found[room:]], error
 
     def stop(self) -> None:
         """Nobody comes any more; those who are there stay."""
