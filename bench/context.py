@@ -122,7 +122,7 @@ def main() -> None:
     show(COLUMNS, rows)
     print()
     show(AGAIN, [again])
-    write(given.json_out, "context", before, [*rows, again])
+    write(given.json, "context", before, [*rows, again])
 
 
 if __name__ == "__main__":

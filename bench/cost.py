@@ -4,7 +4,7 @@
 First the time of a decode step by program, occupancy and context, and of it T(1) / T(slots). Then all slots are kept
 busy with requests of random lengths, and every step is held against the bound that the table gave for it before it.
 
-    python bench/cost.py --json-out bench/results/cost.json
+    python bench/cost.py --json bench/results/cost.json
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def main() -> None:
     show(TIMES, times)
     print()
     show(BOUND, [kept])
-    write(given.json_out, "cost", before, [*times, kept])
+    write(given.json, "cost", before, [*times, kept])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ refusal includes the hash of its body. Then how many requests a second one core 
 (`bench/simulate.py` has more loads). About ten seconds.
 
     python bench/decisions.py                      64 slots, 32 bookings
-    python bench/decisions.py --slots 16 --json-out result.json
+    python bench/decisions.py --slots 16 --json result.json
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def main() -> None:
     print()
     show({"load": "load", "retries": "retries", "refused": "refused:.1%", "simulated/s": "per_s:,.0f"}, rates)
     print(f"at least {LEAST_PER_S:,} a second asked")
-    write(given.json_out, "decisions", before | {"slots": given.slots, "bookings": given.bookings}, rows + rates)
+    write(given.json, "decisions", before | {"slots": given.slots, "bookings": given.bookings}, rows + rates)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ One loop spins: it shows when the threads have no core. The other multiplies as 
 cache: it shows, too, when the core's multipliers are shared with somebody else's processor thread. What a prompt's
 products alone would take is told by the same loop.
 
-    python bench/engine.py --json-out result.json
+    python bench/engine.py --json result.json
 """
 
 from __future__ import annotations
@@ -363,7 +363,7 @@ def main() -> None:
         show(columns, table)
         print()
         rows += table
-    write(given.json_out, "engine", before, rows)
+    write(given.json, "engine", before, rows)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--real", action="store_true", help="two real nodes, one of which is killed, and nothing else")
     parser.add_argument("--way", choices=WAYS, action="append", help="this one only; may be repeated")
     parser.add_argument("--envoy", default=str(Path(sys.executable).parent / "envoy"), help="the program")
-    parser.add_argument("--json", metavar="FILE", type=Path)
+    parser.add_argument("--json", "--json-out", metavar="FILE", type=Path)
     parser.add_argument("--svg", metavar="FILE", type=Path, help="the timelines as a picture")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # in a network of its own
     options = parser.parse_args()

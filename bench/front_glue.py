@@ -32,10 +32,10 @@ def _probed(*flags: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 
 def measure(requests: int, *, short_slice: bool) -> dict[str, Any]:
-    """``requests`` of 127 words and 64 tokens, every sixteenth a long one. Raises ``SystemExit`` when one fails."""
+    """``requests`` of 127 words and 256 tokens, every sixteenth a long one. Raises ``SystemExit`` when one fails."""
     with _probed(*([] if short_slice else ["--no-slice"])) as (url, process):
         target = Target("zerolayer", url, "smollm2")
-        payloads = Work(127, 64, 0.7, 1).payloads(target, "glue", requests)
+        payloads = Work(127, 256, 0.7, 1).payloads(target, "glue", requests)
         for number, long in enumerate(Work(LONG_WORDS, 8, 0.7, 1).payloads(target, "long", requests // 16)):
             payloads[16 * number + 8] = long
         loop = LoadLoop(url, clock_ns=time.monotonic_ns)

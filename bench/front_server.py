@@ -20,11 +20,11 @@ import uvloop
 from zerolayer.contract import Contract
 from zerolayer.errors import SlotsBusy
 from zerolayer.front.bodies import body_limits, request_decoder
-from zerolayer.front.door import Door, over_limit
+from zerolayer.front.door import at_door, over_limit
 from zerolayer.front.gate import Gate, local_hosts
 from zerolayer.front.generate import Generator
 from zerolayer.front.grpc import Calls, Method
-from zerolayer.front.grpc_inference import GrpcFraming, inference_methods
+from zerolayer.front.grpc_inference import GrpcFraming, inference_actions
 from zerolayer.front.inference import Inference
 from zerolayer.front.listener import Listener, bind
 from zerolayer.front.routes import Routes
@@ -33,7 +33,7 @@ from zerolayer.front.service import BODY_MEDIA
 from zerolayer.front.site import ConnectionLimits, Site
 from zerolayer.guard.deadline.limits import of_contract
 from zerolayer.guard.deadline.reservation import Arrival
-from zerolayer.guard.freshness import Stamps, Verdict
+from zerolayer.guard.freshness import TIMELESS, Stamps
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.metrics import Metrics
 
@@ -52,7 +52,7 @@ class NoSlot:
 
     def __init__(self) -> None:
         limits = of_contract(5000, 250, 60_000)
-        self._arrival = Arrival(limits, limits, Stamps(), Verdict(), "bench", "bench")
+        self._arrival = Arrival(limits, limits, Stamps(), TIMELESS, "bench", "bench")
 
     def arrive(self, _request, _headers, *, credential, body, wall_ms, passed_ns, identity):  # noqa: ARG002 - as the guard's
         return self._arrival
@@ -80,7 +80,8 @@ def router(site: Site, contract: Contract) -> Routes:
         "/v1/chat/completions": {"POST": generator.chat},
         "/v1/generate": {"POST": Inference(generator, HttpFraming(), decoder, None, guard, _ETAG).generate},
     }
-    methods = inference_methods(Inference(generator, GrpcFraming(), decoder, None, guard, _ETAG))
+    actions = inference_actions(Inference(generator, GrpcFraming(), decoder, None, guard, _ETAG))
+    methods = {path: Method(action=action) for path, action in actions.items()}
     methods["/bench.Door/Say"] = Method(lambda call, _: call.finish(ANSWER))
     calls = Calls(methods, time.monotonic_ns, site.limits.body_bytes)
     return Routes(Gate(local_hosts("127.0.0.1"), media=BODY_MEDIA), table, calls)
@@ -92,7 +93,7 @@ async def main() -> None:
     load = b"free=0;next_ms=1200;derate=1.00;epoch=0"
     site = Site(ConnectionLimits(), time.monotonic_ns, time.time, "bench", lambda: load, Metrics("bench"), GlueMeter())
     connections: set = set()
-    make = partial(Door, site, router(site, Contract()), connections, loop)
+    make = partial(at_door, site, router(site, Contract()), connections, loop)
     full = partial(over_limit, site, 4096)
     sockets = bind("127.0.0.1", 0, insecure=False, flag="")
     listener = Listener(sockets, make, connections, limit=4096, busy=full)

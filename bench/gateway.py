@@ -66,7 +66,7 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=20.0, help=f"of load for each, by one client and by {WORKERS}; default 20"
     )
-    parser.add_argument("--json", metavar="FILE", type=Path)
+    parser.add_argument("--json", "--json-out", metavar="FILE", type=Path)
     options = parser.parse_args()
     missing = [name for name in ("nginx", "redis-server") if shutil.which(name) is None]
     if missing or not options.litellm:

@@ -42,7 +42,7 @@ _LIMITS = Quota(requests_per_minute=100_000_000, tokens_per_minute=4_000_000_000
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", metavar="FILE", type=Path)
+    parser.add_argument("--json", "--json-out", metavar="FILE", type=Path)
     options = parser.parse_args()
     print("about 30 seconds ...", flush=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -20,9 +20,9 @@ from zerolayer.model.load import LoadedModel, load_model
 
 
 def options(about: str | None) -> argparse.ArgumentParser:
-    """A parser with ``--json-out``."""
+    """A parser with ``--json``."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json-out", type=Path, help="write the rows as JSON")
+    parser.add_argument("--json", "--json-out", type=Path, help="write the rows as JSON")
     return parser
 
 

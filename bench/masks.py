@@ -89,7 +89,7 @@ def main() -> None:
                 share = (statistics.median(times) - free) / free
                 rows.append(step_row(slots, times, free) | {"answers": name, "share": share})
     show(COLUMNS, rows)
-    write(given.json_out, "masks", before, rows)
+    write(given.json, "masks", before, rows)
 
 
 if __name__ == "__main__":

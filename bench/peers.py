@@ -4,7 +4,7 @@
 Each round starts every server, waits until it answers, measures the same closed loops with the same client
 (``bench/serve.py``), reads its memory and its processor time while idle, and stops it.
 
-    python bench/peers.py bench/peers.toml --json-out result.json
+    python bench/peers.py bench/peers.toml --json result.json
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--weights", default="exact,int8", help="modes of zerolayer to measure")
     parser.add_argument("--start-s", type=float, default=600, help="how long a server may take to start")
     parser.add_argument("--retry", action="store_true", help="obey retry-after-ms, for more workers than slots")
-    parser.add_argument("--json-out", type=Path)
+    parser.add_argument("--json", "--json-out", type=Path)
     given = parser.parse_args()
     ours = [own(f"zerolayer {mode}", mode, given.slots) for mode in given.weights.split(",") if mode]
     peers = read_peers(given.peers)
@@ -177,7 +177,7 @@ def main() -> None:
         for peer in [*ours, *peers]:
             print(f"# {time.strftime('%H:%M:%S')} starting {peer.name}", file=sys.stderr)
             processes.append(measure(bench, peer, number, given.start_s))
-            if given.json_out:
+            if given.json:
                 rows = median_rows(bench.rows)
                 result = {
                     "version": 1,
@@ -186,7 +186,7 @@ def main() -> None:
                     "processes": processes,
                     "rounds": bench.rows,
                 }
-                given.json_out.write_text(json.dumps(result, indent=1) + "\n")
+                given.json.write_text(json.dumps(result, indent=1) + "\n")
     rows = median_rows(bench.rows)
     print(table(rows))
     for line in best_peers(rows, [mine.name for mine in ours]):

@@ -60,7 +60,7 @@ def main() -> None:
                 }
             )
     show(COLUMNS, rows)
-    write(given.json_out, "penalty", before, rows)
+    write(given.json, "penalty", before, rows)
 
 
 if __name__ == "__main__":

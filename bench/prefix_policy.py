@@ -84,7 +84,7 @@ def main() -> None:
                 ratio = rates["saves-least"] / rates["lru"] if rates["lru"] else float("nan")
                 rows.append(row | rates | {"ratio": ratio})
     show(COLUMNS, rows)
-    write(given.json_out, "prefix_policy", before, rows)
+    write(given.json, "prefix_policy", before, rows)
 
 
 if __name__ == "__main__":

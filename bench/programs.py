@@ -63,7 +63,7 @@ def main() -> None:
                 share = (median - greedy) / median
                 rows.append(step_row(slots, times, greedy) | {"program": name, "share": share})
     show(COLUMNS, rows)
-    write(given.json_out, "programs", before, rows)
+    write(given.json, "programs", before, rows)
 
 
 if __name__ == "__main__":

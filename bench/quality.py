@@ -6,7 +6,7 @@ distribution and q the engine's: KL(p || q) in nats, and whether both have the s
 ratio is exp of the difference of the mean negative log likelihoods of the text itself.
 
     python bench/quality.py                                   the bundled model on tests/data/prose.txt
-    python bench/quality.py --model x.gguf --text a.txt b.txt --json-out quality.json
+    python bench/quality.py --model x.gguf --text a.txt b.txt --json quality.json
 
 The reference (tests/reference/llama.py) shares nothing with the engine; it needs the packages of the extra `test`.
 """
@@ -171,7 +171,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tokens-per-text", type=int, default=1 << 40, help="the most that one text counts")
     parser.add_argument("--threads", type=int, default=Machine.read().threads(0)[0], help="threads of the engine")
     parser.add_argument("--mode", nargs="+", choices=sorted(MODES), help="default: all that the file allows")
-    parser.add_argument("--json-out", type=Path, help="write the figures as JSON")
+    parser.add_argument("--json", "--json-out", type=Path, help="write the figures as JSON")
     return parser.parse_args(arguments)
 
 
@@ -180,8 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     result = measure(options)
     print(table(result["rows"]))
-    if options.json_out:
-        options.json_out.write_text(json.dumps(result, indent=2) + "\n")
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
     return 0
 
 

@@ -42,9 +42,27 @@ class Pulses:
             "P99/P50 within a pulse": statistics.median(known) if known else None,
             "P99/P50 of each pulse": [round(each, 3) for each in known] or None,
             "spread": spread(self._pulses, first_ms),
-            "refusal p99 of each pulse, ms": [round(_refusal_p99(pulse), 2) for pulse in self._pulses],
+            "refusal p99 of each pulse, ms": self.refusal_p99(),
             STOLEN: sum(self._stolen_ms),
             "taken during each pulse, ms": self._stolen_ms,
+        }
+
+    def refusal_p99(self) -> list[float]:
+        """Of each pulse, in milliseconds."""
+        return [round(_refusal_p99(pulse), 2) for pulse in self._pulses]
+
+    def beside(self, control: Pulses) -> dict[str, Any]:
+        """Refusals beside those of the stub, whose pulses were made in turn with these.
+
+        What the machine is like lasts for seconds: it makes both of a pair slower, and each server's slowest pulse
+        comes from another one.
+        """
+        pairs = list(zip(self.refusal_p99(), control.refusal_p99(), strict=True))
+        return {
+            "refusal p99 of each pulse and its control's, ms": [f"{own:.2f} / {stub:.2f}" for own, stub in pairs],
+            "refusal p99 over its control's, median of the pulses, ms": statistics.median(
+                own - stub for own, stub in pairs
+            ),
         }
 
 

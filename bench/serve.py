@@ -5,7 +5,7 @@ Closed loop: N workers, each sends its next request when the last one ends. Open
 "0.5x" is half the best closed-loop request rate of the same server in the same round.
 
     python bench/serve.py                                   starts zerolayer by itself
-    python bench/serve.py --peer llama=http://127.0.0.1:8080 --rounds 3 --json-out result.json
+    python bench/serve.py --peer llama=http://127.0.0.1:8080 --rounds 3 --json result.json
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--slots", type=int, default=32, help="of the server started here (default 32)")
     add("--slot-tokens", type=int, default=512, help="of the server started here (default 512)")
     add("--serve", action="append", default=[], metavar="ARG", help="one more argument for the server started here")
-    add("--json-out", type=Path, help="write every figure of every round")
+    add("--json", "--json-out", type=Path, help="write every figure of every round")
     options = parser.parse_args(arguments)
     options.closed = [int(workers) for workers in options.closed.split(",") if workers]
     options.open = [rate.strip() for rate in options.open.split(",") if rate.strip()]
@@ -201,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(table(rows))
     if lines := ratios(rows):
         print(f"\n{lines}")
-    if options.json_out:
+    if options.json:
         machine = {
             "cpus": sorted(os.sched_getaffinity(0)),
             "system": platform.platform(),
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         used = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
         result = {"version": 1, "machine": machine, "options": used, "medians": rows, "rounds": bench.rows}
-        options.json_out.write_text(json.dumps(result, indent=1) + "\n")
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

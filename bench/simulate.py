@@ -49,7 +49,7 @@ def rate(load: float, retries: int, count: int) -> tuple[Outcome, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=100_000, help="of each load")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", "--json-out", type=Path)
     options = parser.parse_args()
     rows = []
     print(f"{'load':>5} {'retries':>7} {'at once':>8} {'later':>7} {'refused':>8} {'requests/s':>11}")

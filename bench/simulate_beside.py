@@ -112,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=2000, help="of each rate")
     parser.add_argument("--rates", default="6,8,10,15", help="requests per second; four slots of 400 ms each serve 10")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", "--json-out", type=Path)
     options = parser.parse_args()
     rates = [float(part) for part in options.rates.split(",")]
     print(f"about {options.requests / min(rates) + 10:.0f} s", flush=True)

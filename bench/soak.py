@@ -46,7 +46,7 @@ LEAK_OBJECTS = 0.5  # a request, in the second half: one that was kept of each w
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=100_000)
-    parser.add_argument("--json", metavar="FILE", type=Path)
+    parser.add_argument("--json", "--json-out", metavar="FILE", type=Path)
     options = parser.parse_args()
     print(f"about {max(1, options.requests // 35_000)} minutes ...", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder, loaded(engine="mock:step_us=300", slots="16") as model:

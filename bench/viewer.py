@@ -98,7 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--viewers", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--json", metavar="FILE", type=Path)
+    parser.add_argument("--json", "--json-out", metavar="FILE", type=Path)
     options = parser.parse_args()
     print(f"about {6 * options.seconds + 10:.0f} s; load average {os.getloadavg()[0]:.1f}", flush=True)
     admin, results = free_port(), {}

@@ -73,7 +73,8 @@ class Bench:
         alone = alone_of(lone, crowds, slots)
         if control is not None:
             self._keep(CONTROL, f"pulses of {options.pulse}", refused.records, Alone(), refused.figures(0.0))
-        self._keep(target.name, f"pulses of {options.pulse}", pulses.records, alone, pulses.figures(alone.first))
+        found = pulses.figures(alone.first) | ({} if control is None else pulses.beside(refused))
+        self._keep(target.name, f"pulses of {options.pulse}", pulses.records, alone, found)
         for share in (0.5, 0.9):
             offsets = arrivals(random.Random(f"{options.seed}/{share}"), share * alone.capacity, options.duration)
             self._keep(target.name, f"poisson {share}", self._open(target, f"p {share}", offsets), alone)

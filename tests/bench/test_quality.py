@@ -58,7 +58,7 @@ def test_the_script_prints_one_table_and_writes_json(tmp_path: Path, capsys: pyt
     for text in texts:
         text.write_text("The hero of the tale went to the sea in a boat. " * 20)
     wanted = ["--model", str(model), "--chunk", "128", "--tokens-per-text", "200", "--threads", "1"]
-    quality.main([*wanted, "--text", *map(str, texts), "--json-out", str(tmp_path / "out.json")])
+    quality.main([*wanted, "--text", *map(str, texts), "--json", str(tmp_path / "out.json")])
     rows = json.loads((tmp_path / "out.json").read_text())["rows"]
     assert [(row["text"], row["tokens"]) for row in rows if row["mode"] == "int8"] == [
         ("a.txt", 200),

@@ -235,7 +235,7 @@ def test_the_command_prints_a_table_and_writes_json(tmp_path: Path, capsys: pyte
     out = tmp_path / "result.json"
     with scripted_server(Script()) as url, scripted_server(Script(framing="eof")) as peer:
         sizes = ["--closed", "1,2", "--open", "20,0.1x", "--duration", "0.2", "--output-tokens", "8", "--rounds", "2"]
-        serve.main(["--url", url, "--peer", f"other={peer}", *sizes, "--json-out", str(out)])
+        serve.main(["--url", url, "--peer", f"other={peer}", *sizes, "--json", str(out)])
     result = json.loads(out.read_text())
     assert [(row["server"], row["run"]) for row in result["medians"][4:]] == [
         ("other", run) for run in ("closed 1", "closed 2", "open 20", "open 0.1x")

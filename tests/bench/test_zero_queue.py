@@ -100,12 +100,25 @@ def test_a_pulse_on_a_slower_machine_is_judged_by_itself() -> None:
     assert found["spread"] == 2.0
 
 
-def test_refusals_are_held_to_the_quicker_control() -> None:
-    def refused(took_ms: int) -> list[Record]:
-        return [Record(0, sent_ns=0, end_ns=took_ms * MS, status=429, attempts=[(0, took_ms * MS, -1.0)])]
+def _refused(took_ms: int) -> list[Record]:
+    return [Record(0, sent_ns=0, end_ns=took_ms * MS, status=429, attempts=[(0, took_ms * MS, -1.0)])]
 
-    rows = [_row(OWN, "pulses of 64", [served(0, MS), *refused(9)])]
-    rows += [_row(CONTROL, "pulses of 64", refused(8)), _row(CONTROL, "beside a busy engine", refused(5))]
+
+def test_refusals_stand_beside_the_control_of_the_same_pulse() -> None:
+    """The machine has slow seconds: the median of the differences is 1 ms, that of the slowest ones 3 ms."""
+    own, stub = Pulses(), Pulses()
+    for own_ms, stub_ms in ((4, 3), (9, 4), (7, 6)):
+        stub.add(lambda took=stub_ms: _refused(took))
+        own.add(lambda took=own_ms: _refused(took))
+    assert own.beside(stub) == {
+        "refusal p99 of each pulse and its control's, ms": ["4.00 / 3.00", "9.00 / 4.00", "7.00 / 6.00"],
+        "refusal p99 over its control's, median of the pulses, ms": 1.0,
+    }
+
+
+def test_refusals_are_held_to_the_quicker_control() -> None:
+    rows = [_row(OWN, "pulses of 64", [served(0, MS), *_refused(9)])]
+    rows += [_row(CONTROL, "pulses of 64", _refused(8)), _row(CONTROL, "beside a busy engine", _refused(5))]
     (figure,) = [each for each in verdicts(rows, 16) if "over the control" in each["figure"]]
     assert (figure["measured"], figure["met"]) == (4.0, "MISSED")
 

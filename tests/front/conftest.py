@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -60,3 +63,27 @@ def keys(tmp_path: Path) -> Keys:
     folder = Keys(tmp_path / "keys")
     folder.create(int(time.time()))
     return folder
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Callable[[], Awaitable[None]]], None]]:
+    """Runs a test on a loop, and holds it to leave no descriptor behind."""
+
+    def on_loop(test: Callable[[], Awaitable[None]]) -> None:
+        async def main() -> None:
+            await test()
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+
+    async def nothing() -> None: ...
+
+    on_loop(nothing)  # the first loop of a process keeps some
+    before = _descriptors()
+    yield on_loop
+    assert _descriptors() == before
+
+
+def _descriptors() -> int:
+    gc.collect()
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from functools import partial
 
 import pytest
@@ -74,7 +75,7 @@ def test_a_new_exchange_has_said_and_decided_nothing(site, carrier):
     assert exchange.identity is ANYONE
     assert (exchange.action, exchange.intake, exchange.on_gone, exchange.receipt, exchange.explain) == (None,) * 5
     assert (exchange.body, exchange.allow, exchange.more_headers) == (b"", b"", ())
-    assert (exchange.streaming, exchange.tells_when, exchange.deadline_ns) == (False, True, NEVER)
+    assert (exchange.streaming, exchange.tells_when, exchange.deadline_ns) == (False, None, NEVER)
     assert (exchange.stages.started_ns, site.glue.busy_ns(9)) == (7, 2)
 
 
@@ -207,6 +208,26 @@ def test_an_exchange_is_of_a_site_and_a_head(site, carrier, wrong):
     given_ = {"site": site, "head": _head()} | {wrong: object()}
     with pytest.raises(TypeError):
         Exchange(carrier, given_["site"], given_["head"], 0)
+
+
+def test_an_exchange_is_made_by_places(site, carrier):
+    for given_, named in (((carrier, site, _head()), {"first_byte_ns": 0}), ((carrier, site, _head()), {})):
+        with pytest.raises(TypeError):
+            Exchange(*given_, **named)
+    with pytest.raises(TypeError):
+        Exchange(carrier, site, _head(), "now")
+
+
+def test_pythons_own_clocks_tell_what_they_tell_python(carrier):
+    site = Site(ConnectionLimits(), time.monotonic_ns, time.time, "m", lambda: b"", Metrics("m"), GlueMeter())
+    carrier.common = site.http1
+    before_ns, before_s = time.monotonic_ns(), time.time()
+    exchange = Exchange(carrier, site, _head(), before_ns)
+    exchange.reply(200, (), b"")
+    after_ns, after_s = time.monotonic_ns(), time.time()
+    assert before_ns <= exchange.stages.last_ns <= after_ns
+    told = float(carrier.replies[0][1].partition(b"x-server-time: ")[2].partition(b"\r\n")[0])
+    assert before_s - 1e-6 <= told <= after_s
 
 
 def test_an_exchange_begins_once(site, carrier):

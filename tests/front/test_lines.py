@@ -300,6 +300,30 @@ def test_a_plain_token_is_taken_by_its_line(kind, monkeypatch):
     assert counts == [(2, 99, None), (2, 100, None)]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda connection: connection.write(b""),
+        lambda connection: connection.pause_writing(),
+        lambda connection: connection._end(),
+        lambda connection: connection.data_received(frame(6, 0, 0, b"8 bytes.")),  # a ping, which is answered
+    ],
+    ids=["written", "stalled", "draining", "answered"],
+)
+def test_where_frames_may_go_is_asked_once_until_that_may_have_changed(change, monkeypatch):
+    streams, asked = Streams("grpc", lines=True), []
+    usual = Http2Connection.free_descriptor
+    monkeypatch.setattr(Http2Connection, "free_descriptor", lambda self: asked.append(1) or usual(self))
+    for _ in range(4):
+        streams.step([SampledToken(0, 97), SampledToken(1, 98)], 10)
+    before = len(asked)
+    streams.step([SampledToken(0, 97), SampledToken(1, 98)], 10)
+    assert len(asked) == before
+    change(streams.connections[0])
+    streams.step([SampledToken(0, 97), SampledToken(1, 98)], 10)
+    assert len(asked) > before
+
+
 def test_a_reply_with_stop_strings_has_no_line():
     streams = Streams("http1", lines=True, stop=("b",))
     streams.step([SampledToken(0, 97), SampledToken(1, 98)], 10)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
+import threading
 from contextlib import closing
 
 import pytest
 from echo_service import NS, chat, expect_soon, get, read_reply
 
 from zerolayer.errors import StartupError
-from zerolayer.front._native import accept_each
+from zerolayer.front._native import Sockets
 from zerolayer.front.listener import affordable_connections, bind
+from zerolayer.front.plain import PlainTransport
 from zerolayer.front.site import ConnectionLimits
 from zerolayer.model.step_clock import StepReport
 
@@ -141,21 +144,78 @@ def test_who_waits_is_accepted_at_once_and_not_inherited():
         listening.setblocking(False)
         for _ in range(3):
             opened.enter_context(socket.create_connection(listening.getsockname()))
-        found, _ = accept_each(listening.fileno(), 2)
-        assert [address for _, address in found] == ["127.0.0.1"] * 2
-        accepted = [socket.socket(fileno=each) for each, _ in found]
+        watched = Sockets(PlainTransport)
+        found, _ = watched.accept(listening.fileno(), 2, 64)
+        assert [address for _, address, _ in found] == ["127.0.0.1"] * 2
+        accepted = [socket.socket(fileno=each) for each, _, _ in found]
         assert len(accepted) == 2
         assert not any(os.get_blocking(each.fileno()) or each.get_inheritable() for each in accepted)
-        left, error = accept_each(listening.fileno(), 64)
-        accepted += [socket.socket(fileno=each) for each, _ in left]
-        assert (len(left), error, accept_each(listening.fileno(), 64)) == (1, 0, ([], 0))
+        left, error = watched.accept(listening.fileno(), 64, 64)
+        accepted += [socket.socket(fileno=each) for each, _, _ in left]
+        assert (len(left), error, watched.accept(listening.fileno(), 64, 64)) == (1, 0, ([], 0))
         for each in accepted:
             each.close()
 
 
+@pytest.mark.parametrize("said", [0, 1, 2, 3, 20, 1 << 20])
+def test_what_a_client_says_before_it_is_accepted_counts_whatever_it_speaks(serve, said):
+    service = serve()
+    request = chat("a word", "x-many: " + "y" * 20_000)  # more than is read with the acceptance
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    clients = []
+    accepts = threading.Event()
+    service.loop.call_soon_threadsafe(accepts.wait, 10)
+    for first in (request, preface):
+        clients.append(service.connect())
+        clients[-1].sendall(first[:said])
+    accepts.set()
+    expect_soon(lambda: len(service.server.connections) == 2)
+    with clients[0] as plain, clients[1] as second:
+        plain.sendall(request[said:])
+        second.sendall(preface[said:])
+        assert read_reply(plain).status == 200
+        plain.sendall(request)
+        assert read_reply(plain).status == 200
+        assert second.recv(9)[3] == 4  # SETTINGS
+
+
 def test_why_nobody_can_be_accepted_is_told():
     with socket.socket() as deaf:
-        assert accept_each(deaf.fileno(), 1) == ([], errno.EINVAL)
+        assert Sockets(PlainTransport).accept(deaf.fileno(), 1, 1) == ([], errno.EINVAL)
+
+
+def test_of_those_who_are_accepted_only_as_many_are_watched_as_there_is_room_for():
+    with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as opened:
+        listening.setblocking(False)
+        clients = [opened.enter_context(socket.create_connection(listening.getsockname())) for _ in range(3)]
+        for client in clients[1:]:
+            client.send(b"first words")
+        watched = Sockets(PlainTransport)
+        found, error = watched.accept(listening.fileno(), 64, 2)
+        assert [said for _, _, said in found] == [b"", b"first words", b""]  # who is not watched is not read
+        accepted = [opened.enter_context(socket.socket(fileno=each)) for each, _, _ in found]
+        assert (len(found), error) == (3, 0)
+        clients[2].send(b"a")
+        assert select.select([watched], [], [], 0.05)[0] == []  # what was read is not told twice
+        clients[0].send(b"b")
+        assert select.select([watched], [], [], 10)[0] == [watched]
+        watched.watch(accepted[2].fileno(), False, True, False)  # it is not watched yet
+        watched.close()
+
+
+def test_what_nobody_answers_for_is_watched_no_more():
+    """A loop would find it readable for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        with socket.create_connection(listening.getsockname()) as client:
+            watched = Sockets(PlainTransport)
+            ((descriptor, _, _),), _ = watched.accept(listening.fileno(), 64, 64)
+            with socket.socket(fileno=descriptor):
+                client.send(b"a")
+                assert select.select([watched], [], [], 10)[0] == [watched]
+                watched.look({})
+                assert select.select([watched], [], [], 0)[0] == []
+            watched.close()
 
 
 def test_connections_that_are_dropped_while_they_open_are_closed(serve, tmp_path):

@@ -8,49 +8,11 @@ import gc
 import os
 import socket
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import pytest
-import uvloop
+from plain_protocols import MUCH, Noted
 
-from zerolayer.front.plain import PlainSockets, PlainTransport
-
-MUCH = bytes(range(256)) * 16_384  # 4 MB: more than the kernel holds for a client that does not read
-
-
-class Noted(asyncio.Protocol):
-    """Writes down what it is told; ``fails`` at the first bytes."""
-
-    transport: PlainTransport
-
-    def __init__(self, *, keeps: bool = False, fails: bool = False) -> None:
-        self.told: list[object] = []
-        self.keeps = keeps
-        self.fails = fails
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, PlainTransport)
-        self.transport = transport
-        self.told.append("made")
-
-    def data_received(self, data: bytes) -> None:
-        if self.fails:
-            raise ValueError("a defect")
-        self.told.append(data)
-
-    def eof_received(self) -> bool:
-        self.told.append("ended")
-        return self.keeps
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.told.append(exc.errno if isinstance(exc, OSError) else exc)
-
-    def pause_writing(self) -> None:
-        self.told.append("full")
-
-    def resume_writing(self) -> None:
-        self.told.append("room")
+from zerolayer.front.plain import PlainSockets
 
 
 class Pair:
@@ -80,30 +42,6 @@ class Pair:
                 break
             await asyncio.sleep(0.005)
         assert self.protocol.told == list(expected)
-
-
-@pytest.fixture
-def run() -> Iterator[Callable[[Callable[[], Awaitable[None]]], None]]:
-    """Runs a test on a loop, and holds it to leave no descriptor behind."""
-
-    def on_loop(test: Callable[[], Awaitable[None]]) -> None:
-        async def main() -> None:
-            await test()
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main())
-
-    async def nothing() -> None: ...
-
-    on_loop(nothing)  # the first loop of a process keeps some
-    before = _descriptors()
-    yield on_loop
-    assert _descriptors() == before
-
-
-def _descriptors() -> int:
-    gc.collect()
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def _close(pair: Pair) -> None:

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
 
-import msgspec
 from hpack import HPACKError
 from hpack.huffman_table import decode_huffman as decode_by_hpack
 
+from fuzz.body_targets import anthropic, openai, protobuf, responses
 from fuzz.client_targets import replies
 from fuzz.guard_targets import key, key_set, ledger
 from fuzz.http2_targets import whole
@@ -31,8 +31,6 @@ from zerolayer.text.template import ChatTemplate
 from zerolayer.text.tool_calls import ToolCallParser
 from zerolayer.text.tool_format import HERMES, LLAMA, MISTRAL, MISTRAL_NAMED
 from zerolayer.text.vocabulary import BYTE_ALPHABET, TokenKind, Vocabulary
-from zerolayer.wire.anthropic import decode_count, decode_messages
-from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.grpc import Deframer
 from zerolayer.wire.http1 import Fault, Http1Protocol
 from zerolayer.wire.http1_head import Head, parse_head
@@ -42,13 +40,9 @@ from zerolayer.wire.http2_events import Closed, Opened
 from zerolayer.wire.http2_frames import PREFACE, ConnectionFault, settings
 from zerolayer.wire.http2_head import HeadDecoder, MalformedHead
 from zerolayer.wire.http2_huffman import BadHuffman, decode_huffman
-from zerolayer.wire.openai import decode_chat, decode_completion
-from zerolayer.wire.protobuf_request import RequestDecoder
-from zerolayer.wire.responses import decode_response
 from zerolayer.wire.schema import Message, OutputFormat, Request, Route
 
 FORMS_OF_CALLS = (HERMES, LLAMA, MISTRAL, MISTRAL_NAMED)
-_LIMITS = BodyLimits(body_bytes=65_536)
 _CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content | trim }}<|im_end|>\n{% endfor %}"
     "<|im_start|>assistant\n"
@@ -57,7 +51,6 @@ _HTTP2_LIMITS = Http2Limits(streams=8, head_bytes=2048, body_bytes=4096, held_by
 _POST = b"POST /x HTTP/1.1\r\nhost: a\r\nx-request-id: %b\r\ncontent-length: %b\r\n\r\n"
 _LITERAL = b"\x00\x03x-a%b"  # a field whose value has its own length before it
 _GET = b"\x82\x86\x84\x01\x09localhost"
-_TAIL = b"\x4a\x01m"  # model "m": enough to make a prompt a request
 
 
 def http1(data: bytes) -> None:
@@ -170,54 +163,6 @@ def grpc(data: bytes) -> None:
         else:
             outcomes.append((messages, deframer.partial))
     assert outcomes[0] == outcomes[1]
-
-
-def openai(data: bytes) -> None:
-    """A request or one refusal, which holds no part of the body."""
-    for decode in (decode_chat, decode_completion):
-        try:
-            decode(data, _LIMITS)
-        except ZerolayerError as error:
-            assert error.status in (400, 413)
-
-
-def anthropic(data: bytes) -> None:
-    """A request or one refusal; a call that can be decoded can be counted, and has the same prompt."""
-    for decode in (decode_messages, decode_count):
-        try:
-            request = decode(data, _LIMITS)
-        except ZerolayerError as error:
-            assert error.status in (400, 413)
-        else:
-            counted = decode_count(data, _LIMITS)
-            assert (counted.messages, counted.prefill, counted.tools) == (
-                request.messages,
-                request.prefill,
-                request.tools,
-            )
-
-
-def responses(data: bytes) -> None:
-    """A request or one refusal; what every response object repeats of it is JSON."""
-    try:
-        request = decode_response(data, _LIMITS)
-    except ZerolayerError as error:
-        assert error.status in (400, 413)
-    else:
-        assert isinstance(msgspec.json.decode(b"{%b}" % request.told), dict)
-
-
-def protobuf(data: bytes) -> None:
-    """A request or one refusal; a remembered tail changes nothing."""
-    decoder = RequestDecoder(_LIMITS, 16)
-    for body in (data, data + _TAIL):
-        outcomes: list[object] = []
-        for _ in range(2):
-            try:
-                outcomes.append(decoder.decode(body))
-            except ZerolayerError as error:
-                outcomes.append(error.message)
-        assert outcomes[0] == outcomes[1]
 
 
 def gguf(data: bytes) -> None:

@@ -11,6 +11,7 @@ from small_guard import admit, chat, prompt, reserve, small_guard
 from zerolayer.errors import ContextTooLong, Infeasible, InvalidRequest, ModelNotFound, SlotsBusy, Unavailable
 from zerolayer.guard.deadline.reservation import Reservation
 from zerolayer.guard.guard import LONG_TEXT_BYTES, Guard
+from zerolayer.guard.identity import NOBODY
 from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.guard.shape import Names
 from zerolayer.wire.schema import Message, Request, Route, Sampling
@@ -180,7 +181,7 @@ def test_a_prompt_that_is_scored_takes_more_chunks_and_each_costs_its_share():
 def _experienced(guard: Guard, size: int, tokens: int) -> None:
     """Texts of this size had so many tokens."""
     for _ in range(32):
-        guard._share.observe(size, tokens)
+        guard._texts.of(NOBODY).observe(size, tokens)
 
 
 def test_a_presumed_length_is_what_others_are_decided_by_until_the_true_one_is_known():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from reference.engines import Engines, TinyModels
 from reference.llama import ReferenceModel
 from reference.tokens import smollm_encoder
 from zerolayer.model.native_engine import NativeEngine
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 PROSE = Path(__file__).parent.parent / "data" / "prose.txt"
 

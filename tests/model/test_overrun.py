@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.model.overrun import Overrun
+from zerolayer.model._native import Overrun
 
 
 def _misses(ratios: list[float], known: int = 0) -> int:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolayer.model.pace import Pace
+from zerolayer.model._native import Pace
 
 NOISE = st.lists(st.floats(0.9, 1.1), min_size=30, max_size=60)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+IDLE, OTHER, TENANTS = "_idle", "_other", 1000
 WAIT, PREFILL, DECODE, STAGES = 4, 5, 6, 9
 
 
@@ -98,3 +101,45 @@ class BusySums:
 
     def busy_ns(self, now_ns: int) -> int:
         return self.ended_ns + (max(0, now_ns - self.opened_ns) if self.in_flight else 0)
+
+
+class ComputeMeter:
+    """Whose compute it was: each step is added up at once."""
+
+    def __init__(self, cores: int, slots: int, now_ns: int) -> None:
+        self.cores = cores
+        self.started_ns = self.until_ns = now_ns
+        self._owners = [IDLE] * slots
+        self.totals = {IDLE: 0}
+
+    def begin(self, slot: int, tenant: str) -> None:
+        self._owners[slot] = tenant if tenant in self.totals or len(self.totals) < TENANTS else OTHER
+
+    def rest(self, now_ns: int) -> None:
+        if now_ns > self.until_ns:
+            self.totals[IDLE] += (now_ns - self.until_ns) * self.cores
+            self.until_ns = now_ns
+
+    def step(
+        self, started_ns: int, ended_ns: int, decode: list[int], chunk_slot: int, chunk_share: float
+    ) -> tuple[int, int]:
+        self.rest(started_ns)
+        begun = max(started_ns, self.until_ns)
+        if ended_ns <= begun:
+            return 0, 0
+        self.until_ns = ended_ns
+        whole, rows = (ended_ns - begun) * self.cores, len(decode)
+        chunk_ns = round(whole * chunk_share) if rows else whole
+        row_ns = (whole - chunk_ns) // rows if rows else 0
+        chunk_ns = whole - row_ns * rows
+        for owner, count in Counter(self._owners[slot] for slot in decode).items():
+            self._charge(owner, row_ns * count)
+        self._charge(self._owners[chunk_slot] if chunk_slot >= 0 else IDLE, chunk_ns)
+        return row_ns, chunk_ns
+
+    def rows(self, started_ns: int, ended_ns: int, decode: list[int]) -> int:
+        return self.step(started_ns, ended_ns, decode, -1, 0.0)[0]
+
+    def _charge(self, owner: str, core_ns: int) -> None:
+        if core_ns:
+            self.totals[owner] = self.totals.get(owner, 0) + core_ns

@@ -1,5 +1,7 @@
 """Who pays for a core's time."""
 
+import observe_specification as specification
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,6 +96,58 @@ def test_all_charges_sum_to_wall_time_times_cores_exactly(cores, steps):
         assert charge.chunk_ns >= 0
     meter.rest(now + MS)
     assert sum(meter.totals.values()) == meter.wall_ns * cores == (now + MS) * cores
+
+
+_DEEDS = st.lists(
+    st.one_of(
+        st.tuples(st.just("begin"), st.integers(0, 7), st.sampled_from(["bank", "shop", "mill"])),
+        st.tuples(st.just("rest"), st.integers(0, 9 * MS)),
+        st.tuples(st.just("look")),
+        st.tuples(st.just("rows"), st.integers(1, 9)),  # steps with the rows of the one before
+        st.tuples(st.just("others"), st.sets(st.integers(0, 7)).map(sorted).map(tuple)),
+        st.tuples(st.just("chunk"), st.integers(-1, 7), st.floats(0, 1)),
+    ),
+    max_size=60,
+)
+
+
+@given(st.integers(1, 64), _DEEDS, st.randoms(use_true_random=False))
+def test_who_is_charged_is_the_same_whenever_steps_are_added_up(cores, deeds, draw):
+    meter, plain = ComputeMeter(cores, slots=8, now_ns=0), specification.ComputeMeter(cores, 8, 0)
+    now, rows = 0, tuple[int, ...]()
+    for deed, *given_ in deeds:
+        if deed == "begin":
+            meter.begin(*given_)
+            plain.begin(*given_)
+        elif deed == "rest":
+            meter.rest(now + given_[0])
+            plain.rest(now + given_[0])
+        elif deed == "look":
+            assert meter.totals == plain.totals
+        elif deed == "others":
+            rows = given_[0]
+        for _ in range(given_[0] if deed == "rows" else deed == "chunk"):
+            started = now + draw.randrange(-2 * MS, 3 * MS)
+            now = max(now, started + draw.randrange(5 * MS))
+            if deed == "rows":
+                assert meter.rows(started, now, rows) == plain.rows(started, now, rows)
+            else:
+                charge = meter.step(started, now, rows, *given_)
+                assert (charge.row_ns, charge.chunk_ns) == plain.step(started, now, rows, *given_)
+    assert meter.totals == plain.totals
+    assert meter.wall_ns == plain.until_ns
+
+
+@pytest.mark.parametrize("given_", [(), (1, 2), (1, 2, "3"), (1, 2, 3, 0.5)])
+def test_rows_are_charged_for_whole_numbers(given_):
+    with pytest.raises(TypeError):
+        ComputeMeter(1, 1, 0).rows_ns(*given_)
+
+
+@pytest.mark.parametrize("given_", [(1, 2, 3), (1, 2, 3, "all"), (1, "2", 3, 0.5)])
+def test_a_step_is_split_by_a_share(given_):
+    with pytest.raises(TypeError):
+        ComputeMeter(1, 1, 0).split_ns(*given_)
 
 
 def test_a_page_names_a_hundred_tenants_and_one_more_for_the_rest():

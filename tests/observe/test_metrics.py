@@ -101,7 +101,7 @@ def test_a_finished_request_is_counted_by_reason_and_stage():
 
 def test_a_gap_counts_once_for_each_stream_that_had_it():
     metrics = Metrics("m")
-    metrics.gap(5_000_000, 3)
+    metrics.step("greedy", 3, gap_ns=5_000_000, streams=3)
     page = metrics.render(Gauges()).decode()
     assert 'vllm:inter_token_latency_seconds_count{model_name="m"} 3' in page
     assert 'vllm:inter_token_latency_seconds_sum{model_name="m"} 0.015' in page

@@ -45,7 +45,7 @@ def test_what_was_asked_for_is_counted():
     sizes = Sizes()
     sizes.asked(3)
     sizes.started(128)
-    sizes.step(17)
+    sizes.steps([17])
     told = sums(sizes)
     assert told["vllm:request_params_n_sum"] == 3
     assert told["vllm:request_params_max_tokens_sum"] == 128

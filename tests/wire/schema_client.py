@@ -18,7 +18,7 @@ from zerolayer.wire.protobuf_plan import SCALE
 from zerolayer.wire.protobuf_request import ROLES
 from zerolayer.wire.schema import Message, Request
 
-_ROLE_NUMBERS: Final = {name: number for number, name in ROLES.items()}
+_ROLE_NUMBERS: Final = {name: number for number, name in enumerate(ROLES, 1)}
 
 
 def encode_request(request: Request) -> bytes:

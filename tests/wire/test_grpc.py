@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote_to_bytes
 
 import pytest
@@ -67,6 +68,15 @@ def test_a_timeout_has_six_units(value: bytes, nanoseconds: int) -> None:
 def test_no_other_timeout_is_taken(value: bytes) -> None:
     with pytest.raises(InvalidRequest):
         parse_timeout(value)
+
+
+@given(st.from_regex(rb"[0-9]{0,9}[HMSmunx ]?", fullmatch=True) | st.binary(max_size=4))
+def test_a_timeout_is_up_to_eight_digits_and_a_unit(value: bytes) -> None:
+    found = re.fullmatch(rb"([0-9]{1,8})([HMSmun])", value)
+    try:
+        assert parse_timeout(value) == int(found[1]) * parse_timeout(b"1" + found[2])  # type: ignore[index]
+    except InvalidRequest:
+        assert found is None
 
 
 @given(st.text())

@@ -11,12 +11,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from wire_specification import Headers
 
-from zerolayer.errors import ZerolayerError
+from zerolayer.errors import SlotsBusy, ZerolayerError
 from zerolayer.wire import _native
-from zerolayer.wire.grpc import not_one
+from zerolayer.wire._native import StreamBase
+from zerolayer.wire.grpc import CONTENT_TYPE, later_fields, not_one, status_trailers
 from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http1_reply import response
 from zerolayer.wire.http2_huffman import HUFFMAN
+from zerolayer.wire.http2_sending import Sender
+from zerolayer.wire.http2_stream import COMPLETE, Stream
 from zerolayer.wire.protobuf import bytes_field, varint_field
 
 SMALL = st.binary(max_size=12)
@@ -81,6 +84,9 @@ FRAME = st.builds(
 )
 
 
+WHOLES = _native.WholeRequests(Head, Stream, COMPLETE)
+
+
 def whole_head(*, expects: bool = False, length: int | None = None) -> Head:
     return Head("POST", "/x", "", (), 2, True, expects, length, {})
 
@@ -113,9 +119,35 @@ WHOLE = st.builds(
 @example(b"\0\0\1\1\5\0\0\0\1h", 0, 0, 9, 3, 4)
 @example(b"\0\0\1\1\5\0\0\0\1k\0\0\1\1\5\0\0\0\3e", 0, 0, 9, 3, 4)
 def test_requests_that_came_whole(frames, cut, last_id, room, body_bytes, most):
-    find = _native.WholeRequests(Head).find
     given_ = (frames[: len(frames) - cut], HEADS, KNOWN.get, last_id, room, body_bytes, most)
-    same(find, specification.whole_requests, *given_)
+    same(WHOLES.find, specification.whole_requests, *given_)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**31), SMALL, st.none() | st.integers(0, 9)), max_size=4))
+def test_streams_of_requests_that_came_whole(requests):
+    found = [(stream, whole_head(length=length), body) for stream, body, length in requests]
+    streams: dict[int, Stream] = {}
+    taken = WHOLES.open(found, streams, 70, 100)
+    expected: dict[int, Stream] = {}
+    for stream_id, head, body in found:
+        expected[stream_id] = Stream(stream_id, 70, 100 - len(body), head.content_length, COMPLETE)
+        expected[stream_id].received = len(body)
+    assert taken == sum(len(body) for _, _, body in found)
+    assert list(map(fields, streams.values())) == list(map(fields, expected.values()))
+
+
+def fields(stream: Stream) -> dict[str, object]:
+    return {name: getattr(stream, name) for name in dir(StreamBase) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    "found", [[7], [(1, HEADS[b""])], [("1", HEADS[b""], b"")], [(1, 2, b"")], [(1, HEADS[b""], "")]]
+)
+def test_a_stream_is_one_of_a_request(found):
+    streams = {}
+    with pytest.raises((TypeError, RuntimeError)):
+        WHOLES.open(found, streams, 0, 0)
+    assert streams == {}
 
 
 class Loose:
@@ -125,10 +157,79 @@ class Loose:
 
 
 def test_a_head_that_is_none_is_no_request():
-    find = _native.WholeRequests(Head).find
-    assert find(b"\0\0\1\1\5\0\0\0\1h", {b"h": "no head"}, KNOWN.get, 0, 9, 3, 4) is None
+    assert WHOLES.find(b"\0\0\1\1\5\0\0\0\1h", {b"h": "no head"}, KNOWN.get, 0, 9, 3, 4) is None
     with pytest.raises(TypeError):
-        _native.WholeRequests(Loose)
+        _native.WholeRequests(Loose, Stream, COMPLETE)
+    with pytest.raises(TypeError):
+        _native.WholeRequests(Head, Loose, COMPLETE)
+
+
+OK = b"\x88"
+
+
+class Spread:
+    """A sender whose fields are anywhere."""
+
+    window = out_bytes = out = held = block_start = None
+
+
+@given(
+    st.integers(0, 20),
+    st.integers(0, 20),
+    st.sampled_from([0, 49, 50]),
+    st.booleans(),
+    st.sampled_from([b"", b"\x20"]),
+    HEADERS,
+    SMALL | LONG,
+    SMALL,
+)
+def test_a_whole_reply_behind_others(window, room, collected, held, start, headers, body, trailers):
+    """It is put there, as it stands in the specification, exactly where nothing is in its way."""
+    sender, stream = Sender(print), Stream(3, room, 0, None, COMPLETE)
+    sender.window, sender.out_bytes, sender.held, sender.block_start = window, collected, held, start
+    put = _native.WholeReplies(Sender, Stream, 50).put
+    free = len(body) <= min(window, room) and collected < 50 and not held and not start
+    try:
+        frames = specification.http2_reply(3, OK, b"c", headers, body, trailers) if free else None
+    except ValueError:
+        with pytest.raises(ValueError):
+            put(sender, stream, OK, b"c", headers, body, trailers)
+        frames = None
+    else:
+        assert put(sender, stream, OK, b"c", headers, body, trailers) is (frames is not None)
+    sent = 0 if frames is None else len(body)
+    assert sender.out == ([] if frames is None else [frames])
+    assert sender.out_bytes == collected + len(frames or b"")
+    assert (sender.window, stream.window, stream.sent_bytes) == (window - sent, room, sent)
+
+
+def test_a_reply_is_put_behind_those_of_a_sender():
+    put = _native.WholeReplies(Sender, Stream, 50).put
+    stream = Stream(3, 1, 0, None, COMPLETE)
+    for sender, of in ((object(), stream), (Sender(print), object())):
+        with pytest.raises(TypeError):
+            put(sender, of, OK, b"", (), b"", b"")
+    with pytest.raises(TypeError):
+        _native.WholeReplies(Spread, Stream, 50)
+
+
+@given(st.text(max_size=20) | st.just("in {ms} ms, {ms}"), st.integers(-1, 2**63), st.none() | st.text(max_size=3))
+@example("é{ms}%\n", 250, "t1")
+def test_a_refused_call_is_told_what_its_trailers_would_tell(template, ms, ticket):
+    error = SlotsBusy(template, ms, ticket)
+    if ticket is None or all(" " <= character <= "~" for character in ticket):
+        trailers = tuple(each for each in (CONTENT_TYPE, *status_trailers(error)) if each != (b"zl-ticket", b""))
+        assert sorted(hpack.Decoder().decode(later_fields(error), raw=True)) == sorted(trailers)
+    else:
+        with pytest.raises(ValueError):
+            later_fields(error)
+
+
+def test_what_refusals_have_in_common_holds_no_line_break():
+    with pytest.raises(ValueError):
+        _native.GrpcLater(b"", (b"a\nb",))
+    with pytest.raises(TypeError):
+        _native.GrpcLater(b"", ("text",))
 
 
 PREFIXED = st.builds(

@@ -8,8 +8,11 @@ from http import HTTPStatus
 
 from hpack.huffman_table import decode_huffman
 
+from zerolayer.wire.body_limits import BodyLimits
 from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http2_frames import END_HEADERS, END_STREAM, FRAME_BYTES, Kind, frame
+from zerolayer.wire.openai import PlainChat, PlainCompletion
+from zerolayer.wire.schema import Request, Route, Sampling
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -81,6 +84,32 @@ def when(ms: int, ticket: str) -> list[tuple[bytes, bytes]]:
         (b"retry-after", b"%d" % -(-ms // 1000)),
         (b"x-should-retry", b"true"),
     ]
+
+
+def plain_request(body: PlainChat | PlainCompletion, limits: BodyLimits) -> Request | None:
+    """Which requests are made of bodies that msgspec has checked; None: the general decoder has the word."""
+    low, high = limits.temperature
+    messages = body.messages if isinstance(body, PlainChat) else ()
+    both = body.max_tokens is not None and body.max_completion_tokens is not None
+    longest = body.max_completion_tokens if body.max_tokens is None else body.max_tokens
+    stopped = body.stop is not None and not (limits.stop and 1 <= len(body.stop) <= limits.stop_chars)
+    strange = len(messages) > limits.json_messages or {each.role for each in messages} - {"system", "user", "assistant"}
+    if both or stopped or strange or not low <= body.temperature <= high or (body.stream_options and not body.stream):
+        return None
+    if longest is not None and longest > limits.max_tokens:
+        return None
+    return Request(
+        route=Route.CHAT if isinstance(body, PlainChat) else Route.COMPLETIONS,
+        model=body.model,
+        messages=messages,
+        prompt=body.prompt if isinstance(body, PlainCompletion) else "",
+        sampling=Sampling(**{name: getattr(body, name) for name in Sampling.__struct_fields__ if hasattr(body, name)}),
+        max_tokens=longest,
+        stop=() if body.stop is None else (body.stop,),
+        stream=body.stream,
+        include_usage=body.stream_options is not None and body.stream_options.include_usage,
+        ignore_eos=body.ignore_eos,
+    )
 
 
 def whole_requests(

@@ -19,7 +19,7 @@ from zerolayer.check.carrier import Carrier, Http1Carrier, Http2Carrier
 from zerolayer.check.errors import TargetError
 from zerolayer.check.exchange import Exchange, Planned
 from zerolayer.check.network import Endpoint, Network, SystemNetwork
-from zerolayer.client.address import connect_reason
+from zerolayer.client.address import network_reason
 
 READ_BYTES = 1 << 18
 SPIN_NS = 2_000_000  # epoll's timeout has a resolution of 1 ms: the last stretch before a send is polled
@@ -138,7 +138,7 @@ class LoadClient:
                 sock.sendall(hello)
         except OSError as error:
             raise TargetError(
-                f"{self._endpoint} cannot be reached: {connect_reason(error)}. Check the address."
+                f"{self._endpoint} cannot be reached: {network_reason(error)}. Check the address."
             ) from None
         if not (carrier.greeted and carrier.room):
             sock.close()

@@ -12,11 +12,12 @@ from zerolayer.errors import system_reason
 
 _NS_PER_S: Final = 1_000_000_000
 # Errors whose numbers are not the system's, by the names of their classes: most callers need neither module.
-_CONNECT_REASONS: Final = {
+_REASONS: Final = {
     "gaierror": "no name server knows that name",
     "SSLCertVerificationError": "its certificate is none that this machine trusts",
     "SSLError": "TLS failed; perhaps it does not speak https there",
-    "TimeoutError": "it took too long to answer",
+    "TimeoutError": "it took too long",
+    "ConnectionError": "the connection was lost",
 }
 
 
@@ -88,17 +89,17 @@ class Address:
             return NotReachable(
                 f"Nothing listens at {self}. Start a server with `zerolayer serve` (or `make serve` in a clone)."
             )
-        return NotReachable(f"{self} cannot be reached: {connect_reason(error)}. Check the address.")
+        return NotReachable(f"{self} cannot be reached: {network_reason(error)}. Check the address.")
 
-    def silent(self, error: Exception | None = None) -> NotReachable:
+    def silent(self, error: OSError | None = None) -> NotReachable:
         """The error of a request that got no reply."""
-        cause = "the connection was closed" if error is None else type(error).__name__
+        cause = "the connection was closed" if error is None else network_reason(error)
         return NotReachable(f"{self} took the request and did not answer ({cause}).", sent=True)
 
 
-def connect_reason(error: OSError) -> str:
-    """Why a connection did not come about, in words; none of another library's text."""
-    known = (_CONNECT_REASONS.get(kind.__name__) for kind in type(error).__mro__)
+def network_reason(error: OSError) -> str:
+    """Why a connection did not come about, or broke, in words; none of another library's text."""
+    known = (_REASONS.get(kind.__name__) for kind in type(error).__mro__)
     return next(filter(None, known), None) or system_reason(error)
 
 

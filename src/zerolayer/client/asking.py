@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zerolayer.client.address import Patience
+from zerolayer.client.address import Patience, network_reason
 from zerolayer.client.attempt import GiveUp, Head, Promise, Send, Wait
 from zerolayer.client.connections import Connections
 from zerolayer.client.errors import BadReply, BrokenReply, ClientError, DeadlinePassed, NotReachable
@@ -195,7 +195,7 @@ class Asker:
                 return _Reply(at.sent_ns, at.read_ns, at.wall_ns, head, Opened(exchange, first))
         except OSError as error:
             exchange.close()
-            raise BrokenReply(f"The reply did not begin ({type(error).__name__}).") from None
+            raise BrokenReply(f"The reply did not begin ({network_reason(error)}).") from None
         except BaseException:
             exchange.close()
             raise

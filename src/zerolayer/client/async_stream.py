@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from zerolayer.client.address import network_reason
 from zerolayer.client.answer import Answer, Outcome
 from zerolayer.client.asking import Opened
 from zerolayer.client.errors import BadReply, BrokenReply, ClientError, CutStream
@@ -159,7 +160,7 @@ class AsyncTextStream(AsyncIterator[str]):
                 self._over = True
                 begun.end()
         except OSError as error:
-            raise reception.cut(BROKE_OFF.format(type(error).__name__)) from None
+            raise reception.cut(BROKE_OFF.format(network_reason(error))) from None
         except BrokenReply:
             raise reception.cut(BROKE_OFF.format("end of connection")) from None
         except BadReply as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from zerolayer.client.address import Patience
+from zerolayer.client.address import Patience, network_reason
 from zerolayer.client.errors import BadReply
 
 REPLY_BYTES: Final = 1 << 26  # a reply that is not a stream; a vocabulary is the largest
@@ -45,7 +45,7 @@ async def read_all(exchange: Exchange, patience: Patience) -> bytes:
             if len(body) > REPLY_BYTES:
                 raise BadReply(f"The reply is larger than {REPLY_BYTES} bytes.")
     except OSError as error:
-        raise BadReply(f"The reply broke off ({type(error).__name__}).") from None
+        raise BadReply(f"The reply broke off ({network_reason(error)}).") from None
     finally:
         exchange.close()
     return bytes(body)

@@ -90,8 +90,12 @@ class Directory:
             found = kept.source.look()
         except Exception as error:  # noqa: BLE001 - a defect in one source must not end the looking for good
             if not kept.failures:
-                why = error.message if isinstance(error, DiscoveryError) else type(error).__name__
-                _log.warning("%s: %s; its %d nodes are kept", kept.source.name, why, len(kept.addresses))
+                _log.warning(
+                    "%s: %s; its %d nodes are kept",
+                    kept.source.name,
+                    error.message if isinstance(error, DiscoveryError) else type(error).__name__,
+                    len(kept.addresses),
+                )
             pause_s = SOONEST_S if kept.answered else min(SOONEST_S, FIRST_S * (1 << min(kept.failures, 10)))
             kept.failures, kept.due_ns = kept.failures + 1, now_ns + int(pause_s * _NS_PER_S)
             return

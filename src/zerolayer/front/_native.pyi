@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
-from zerolayer.errors import ZerolayerError
+from zerolayer.errors import RetryLater, ZerolayerError
 from zerolayer.front.dialect import Dialect
 from zerolayer.front.exchange import Action, Carrier, ErrorReply, Headers
 from zerolayer.front.lines import Frames, Line
@@ -15,13 +15,6 @@ from zerolayer.guard.identity import Identity
 from zerolayer.model.engine import SampledToken
 from zerolayer.observe.stages import StageClock
 from zerolayer.wire.http1 import Head
-
-def accept_each(listening: int, most: int, /) -> tuple[list[tuple[int, str]], int]:
-    """Accept at most so many connections without waiting; none of them blocks or is inherited.
-
-    Returns their descriptors and the IP addresses of their peers, and the number of the error that ended it: 0 where
-    nobody was left.
-    """
 
 def send_each(descriptors: list[int], pieces: list[bytes], let_go: bool = True, /) -> list[tuple[int, int]]:
     """Offer each piece to its socket once, without waiting; ``let_go``: and without the interpreter's lock.
@@ -35,9 +28,9 @@ def send_now(descriptor: int, data: bytes, /) -> int:
 
 @final
 class Sockets:
-    """An epoll instance (epoll(7)) of the sockets of ``transport``'s kind, which keeps ``receive`` in ``__slots__``.
+    """An epoll instance (epoll(7)) of the sockets of ``transport``'s kind, which has ``__slots__`` for what it reads.
 
-    All of its methods raise ``OSError``.
+    All of its methods but ``accept`` raise ``OSError``.
     """
 
     def __init__(self, transport: type[PlainTransport], /) -> None: ...
@@ -46,6 +39,14 @@ class Sockets:
 
     def close(self) -> None:
         """Watch nobody any more."""
+
+    def accept(self, listening: int, most: int, room: int, /) -> tuple[list[tuple[int, str, bytes]], int]:
+        """Accept at most so many connections without waiting, and watch the first ``room`` of them for bytes to read.
+
+        None of them blocks or is inherited. Returns their descriptors, the IP addresses of their peers and what those
+        who are watched have said already, and the number of the error that ended it: 0 where nobody was left. Who
+        cannot be watched is closed.
+        """
 
     def add(self, descriptor: int, /) -> None:
         """Watch for bytes to read."""
@@ -57,6 +58,13 @@ class Sockets:
         """Read where bytes have come and hand them on; tell of room, of ends and of errors.
 
         At most 64 sockets, each once. Whoever fails at what it is told is told so by ``broken``.
+        """
+
+    def send(self, transports: list[PlainTransport], many: int, /) -> list[tuple[int, int]]:
+        """Offer the kernel the ``piece`` of each; ``many`` ones without the interpreter's lock. Who is sent has none.
+
+        They are one system call where the kernel has a ring for us. Returns the places of those of whom it did not
+        take all, and how many bytes it did take.
         """
 
 @final
@@ -155,14 +163,14 @@ class ExchangeBase:
     media: Headers
     expired: Callable[[], None] | None
     streaming: bool
-    tells_when: bool
+    tells_when: Callable[[RetryLater], bytes] | None
     deadline_ns: int
     _connection: Carrier
     _site: Site
     _left: bool
     _parked: bool
 
-    def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int) -> None: ...
+    def __init__(self, connection: Carrier, site: Site, head: Head | None, first_byte_ns: int, /) -> None: ...
     @staticmethod
     def begin_with(kind: Mapping[str, object], /) -> None:
         """What all exchanges share, told once: types by their names, and what a new exchange begins with."""

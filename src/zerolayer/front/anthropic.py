@@ -29,7 +29,7 @@ class Messages:
 
     def create(self, exchange: Exchange) -> None:
         """``POST /v1/messages``."""
-        self._generator.generate(exchange, decode_messages)
+        self._generator.generate(exchange, decode_messages, exchange.head.values)
 
     def count_tokens(self, exchange: Exchange) -> None:
         """``POST /v1/messages/count_tokens``: exactly the ``input_tokens`` of the call itself."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import cached_property
 from struct import Struct
 from typing import Final
 
 import msgspec
 
+from zerolayer.guard.auth.throttle import network
+
 _UCRED: Final = Struct("iII")  # struct ucred, unix(7)
 
 
-class Caller(msgspec.Struct, frozen=True):
+class Caller(msgspec.Struct, frozen=True, dict=True):
     """Each is None where there is no such thing.
 
     ``pid``, ``uid`` and ``gid`` are those of whoever connected to a Unix socket, ``subject`` is the common name of the
@@ -24,6 +27,14 @@ class Caller(msgspec.Struct, frozen=True):
     gid: int | None = None
     subject: str | None = None
     address: str | None = None
+
+    @cached_property
+    def name(self) -> str:
+        """A certificate's name, a local user, or an address without port: asked for at each request, and found once.
+
+        Of IPv6 it is the network: a client that has 2**64 addresses has one share of the slots, as others have.
+        """
+        return self.subject or (f"uid {self.uid}" if self.address is None else network(self.address))
 
 
 def caller_of(transport: asyncio.BaseTransport) -> Caller:

@@ -1,5 +1,7 @@
 """One TCP connection: bytes to requests, one request at a time, replies in order (HTTP/1.1, RFC 9112).
 
+How what is written reaches the client, ``http1_output`` says.
+
 Every wait has an end. A deadline in monotonic nanoseconds belongs to each phase, and one sweep over all connections
 calls ``expire`` with the time, so no request costs a timer. What a client can make the server hold is bounded in each
 direction.
@@ -17,8 +19,8 @@ from typing import Final, cast
 from zerolayer.errors import RequestTimeout, ZerolayerError
 from zerolayer.front.caller import Caller, caller_of
 from zerolayer.front.exchange import NEVER, Exchange, Headers, Router
-from zerolayer.front.lines import Outlet, SocketOutlet
-from zerolayer.front.moving import hold, is_plain, plain_descriptor
+from zerolayer.front.http1_output import Output
+from zerolayer.front.moving import hold, is_plain
 from zerolayer.front.phase import BUSY, CLOSED, IDLE, READING, Phase
 from zerolayer.front.site import Peer, Site
 from zerolayer.observe.stages import Stage
@@ -29,35 +31,29 @@ _log = logging.getLogger("zerolayer.front")
 _LONG_BYTES: Final = 65_536
 
 
-class Connection(asyncio.Protocol):
+class Connection(Output):
     """All methods run on the loop."""
+
+    # What most connections never change, or not before their first request: many begin at once.
+    _events: deque[Event] | None = None
+    _first_byte_ns = 0
+    _deadline_ns = NEVER
+    _dropped = 0
+    _exchange: Exchange | None = None
+    _refusal: ZerolayerError | None = None
+    draining = False
 
     def __init__(
         self, site: Site, router: Router, registry: set[Peer], loop: AbstractEventLoop, caller: Caller | None = None
     ) -> None:
-        self._site = site
+        super().__init__(site, loop)
         self._router = router
         self._registry = registry
-        self._loop = loop
-        self._limits = site.limits
         self.common = site.http1
         self._http = Http1Protocol(site.limits.head_bytes, site.limits.body_bytes, memory=site.heads)
-        self._events: deque[Event] = deque()
         self._early = bytearray()  # bytes that wait for their turn, or for a client that does not read; not parsed
-        self._behind = b""  # pieces of this turn, not written yet
-        self._unsent = bytearray()  # what a client that does not read has not taken; coalesced
-        self._phase = Phase.CLOSED
-        self._first_byte_ns = 0
-        self._deadline_ns = NEVER
-        self._stalled_ns = NEVER
-        self._dropped = 0
-        self._streams_chunks = False  # the reply that is open
         if caller is not None:
             self.caller = caller
-        self._descriptor: int | None = None
-        self._exchange: Exchange | None = None
-        self._refusal: ZerolayerError | None = None
-        self.draining = False
 
     # What asyncio calls.
 
@@ -95,16 +91,8 @@ class Connection(asyncio.Protocol):
         self._leave()
         self._registry.discard(self)
 
-    def pause_writing(self) -> None:
-        self._stalled_ns = self._site.clock_ns() + self._limits.stall_ns
-
-    def resume_writing(self) -> None:
-        self._stalled_ns = NEVER
-        if self._unsent:
-            unsent, self._unsent = bytes(self._unsent), bytearray()
-            self._transport.write(unsent)
-        if self._stalled_ns != NEVER:
-            return  # that write filled the buffer again
+    def reads_again(self) -> None:
+        """As ``Output``."""
         if self._phase is Phase.LINGER:
             self._linger()
         else:
@@ -139,44 +127,6 @@ class Connection(asyncio.Protocol):
         self._streams_chunks = chunked = self._chunked
         head = stream_head(headers, keep_alive=keep_alive, chunked=chunked, common=common)
         self.write(head + (chunk(data) if chunked else data))
-
-    def send(self, data: bytes) -> None:
-        """A further piece."""
-        if self._streams_chunks:
-            data = chunk(data)
-        if self._behind:
-            self._behind += data
-        elif self._stalled_ns == NEVER and self._phase is not CLOSED:
-            self._behind = data
-            self._site.outbox.add(self, self._loop)
-        else:
-            self.write(data)
-
-    def flush(self) -> None:
-        """Write the pieces of this turn."""
-        if self._behind:
-            self.write(b"")
-
-    @property
-    def descriptor(self) -> int:
-        """As ``outbox.Writer``."""
-        if self._descriptor is None:
-            self._descriptor = plain_descriptor(self._transport)
-        return self._descriptor
-
-    def take(self) -> bytes:
-        """As ``outbox.Writer``."""
-        if self._stalled_ns != NEVER or self.descriptor < 0 or self._transport.get_write_buffer_size():
-            self.flush()
-        data, self._behind = self._behind, b""
-        return data
-
-    def outlet(self) -> Outlet | None:
-        """As ``exchange.Carrier``."""
-        return SocketOutlet(self, self._is_clear, chunked=self._streams_chunks) if self.descriptor >= 0 else None
-
-    def _is_clear(self) -> bool:
-        return not (self._behind or self._stalled_ns != NEVER or self._transport.get_write_buffer_size())
 
     def end_stream(self, data: bytes, _trailers: Headers, *, keep_alive: bool) -> None:
         """The last piece; what has no chunks ends with the connection."""
@@ -254,26 +204,12 @@ class Connection(asyncio.Protocol):
     def cut(self) -> None:
         """Reset the connection now; what was not sent is lost."""
         self._leave()
-        self._transport.abort()
+        super().cut()
 
     @property
     def _chunked(self) -> bool:
         # HTTP/1.0 knows no chunks: there the end of the connection ends the body.
         return self._exchange is not None and self._exchange.head.minor > 0
-
-    def write(self, data: bytes) -> None:
-        """Hand bytes to the kernel, or hold them while the client does not read; beyond the limit the client is cut."""
-        if self._phase is CLOSED:
-            return
-        if self._behind:
-            data, self._behind = self._behind + data, b""
-        if self._stalled_ns == NEVER:
-            self._transport.write(data)
-            return
-        self._unsent += data
-        if len(self._unsent) + self._transport.get_write_buffer_size() > self._limits.unsent_bytes:
-            _log.warning("a client that does not read its stream was cut")
-            self.cut()
 
     def _replied(self, *, keep_alive: bool) -> None:
         """The reply to the current request is written."""
@@ -296,6 +232,8 @@ class Connection(asyncio.Protocol):
     def _feed(self, data: bytes | bytearray) -> None:
         if self._phase is Phase.IDLE:
             self._begin()
+        if self._events is None:
+            self._events = deque()
         self._events.extend(self._http.receive(data))
         self._advance()
 
@@ -369,7 +307,7 @@ class Connection(asyncio.Protocol):
     def _fail(self, error: ZerolayerError) -> None:
         """Answer with an error and read no further request."""
         exchange = self._exchange or self._open(None)
-        self._events.clear()
+        self._events = None
         exchange.error(error, keep_alive=False)
 
     def _rest(self) -> None:
@@ -389,10 +327,9 @@ class Connection(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._phase = Phase.CLOSED
-        self._behind = b""
-        self._unsent.clear()
+        self.forget()
         self._early.clear()
-        self._events.clear()
+        self._events = None
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.gone()

@@ -156,10 +156,9 @@ class Dispatcher:
         running = self._running
         if report.failure is None and report.ended_ns > report.started_ns:
             self._glue.step(report.started_ns, report.ended_ns)
-            self.metrics.step(report.program, len(report.tokens))
-            self.metrics.sizes.step(len(report.tokens) + report.prefill_tokens)
-            if report.decode:  # whoever decodes got its last token from the step before
-                self.metrics.gap(report.ended_ns - self._ended_ns, len(report.decode))
+            gap_ns = report.ended_ns - self._ended_ns  # whoever decodes got its last token from the step before
+            chosen, decoded = len(report.tokens), len(report.decode)
+            self.metrics.step(report.program, chosen, report.prefill_tokens, gap_ns, decoded)
             self._ended_ns = report.ended_ns
         for slot, cached in report.shared:
             request = running[slot]

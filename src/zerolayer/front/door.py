@@ -44,23 +44,24 @@ class Door(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._registry.add(self)
-        self._deadline_ns = self._site.clock_ns() + self._site.limits.idle_ns
+        site = self._site
         tls = transport.get_extra_info("ssl_object")
         agreed = None if tls is None else tls.selected_alpn_protocol()
         if agreed is None:
-            self._site.turns.connected(self)
+            self._deadline_ns = site.turns.connected(self) + site.limits.idle_ns
         else:
-            self._site.turns.came += 1
-            self._enter(Http2Connection if agreed == "h2" else Connection)
+            site.turns.came += 1
+            self._enter(Http2Connection if agreed == "h2" else Connection, b"")
 
     def data_received(self, data: bytes) -> None:
         self._site.turns.spoke(self)
-        self._seen += data
-        if self._seen.startswith(_PRI):
-            self._enter(Http2Connection)
-        elif not _PRI.startswith(self._seen):
-            self._enter(Connection)
+        if self._seen:
+            data = self._seen + data
+        kind = _spoken(data)
+        if kind is not None:
+            self._enter(kind, data)
         else:
+            self._seen = data
             self._deadline_ns = min(self._deadline_ns, self._site.clock_ns() + self._site.limits.head_ns)
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -102,15 +103,38 @@ class Door(asyncio.Protocol):
         """Reset."""
         self._transport.abort()
 
-    def _enter(self, kind: type[Connection | Http2Connection]) -> None:
+    def _enter(self, kind: type[Connection | Http2Connection], seen: bytes) -> None:
         self._registry.discard(self)
         connection = kind(self._site, self._router, self._registry, self._loop, self._caller)
         self._transport.set_protocol(connection)
         connection.connection_made(self._transport)
         if self._draining:
             connection.drain()
-        if self._seen:
-            connection.data_received(self._seen)
+        if seen:
+            connection.data_received(seen)
+
+
+def at_door(
+    site: Site,
+    router: Router,
+    registry: set[Peer],
+    loop: asyncio.AbstractEventLoop,
+    caller: Caller | None = None,
+    said: bytes = b"",
+) -> asyncio.Protocol:
+    """As ``Door``; or what that would hand it to, where the client has ``said`` enough already and is told next."""
+    kind = _spoken(said)
+    if kind is None:
+        return Door(site, router, registry, loop, caller)
+    site.turns.came += 1
+    return kind(site, router, registry, loop, caller)
+
+
+def _spoken(said: bytes) -> type[Connection | Http2Connection] | None:
+    """Which protocol begins so; None: not clear yet."""
+    if said.startswith(_PRI):
+        return Http2Connection
+    return None if _PRI.startswith(said) else Connection
 
 
 def over_limit(site: Site, connections: int) -> bytes:

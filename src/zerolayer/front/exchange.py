@@ -30,7 +30,6 @@ from zerolayer.front.dialect import OPENAI, Dialect
 from zerolayer.front.lines import Outlet
 from zerolayer.front.receipt import RECORDED, Receipt
 from zerolayer.front.site import Header, Site
-from zerolayer.guard.auth.throttle import network
 from zerolayer.guard.identity import ANYONE
 from zerolayer.observe.glue import GlueMeter
 from zerolayer.observe.stages import Stage, StageClock
@@ -112,11 +111,11 @@ class Exchange(ExchangeBase):
     """``head`` is None when it was unreadable. ``on_gone`` is called once if the client leaves before the end.
 
     ``dialect`` follows from the head, and the router sets it. A route may set, before the body is read: ``media``, the
-    headers of a streamed reply; ``explain``, the form of an error, whatever the dialect, and ``tells_when`` whether the
-    headers of HTTP say when to come back; ``intake``, who takes the body
-    piece by piece, with True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has
-    passed (HTTP/2 only). ``receipt`` is what is written down of the request, ``identity`` is set on the head, before
-    anything else is looked at, and ``more_headers`` are those of this reply, whatever it becomes.
+    headers of a streamed reply; ``explain``, the form of an error, whatever the dialect, and ``tells_when``, its
+    headers that say when to come back, as the carrier writes them; ``intake``, who takes the body piece by piece, with
+    True at its end (HTTP/2 only); ``expired``, who is called when ``deadline_ns`` (monotonic) has passed (HTTP/2 only).
+    ``receipt`` is what is written down of the request, ``identity`` is set on the head, before anything else is looked
+    at, and ``more_headers`` are those of this reply, whatever it becomes.
     """
 
     __slots__ = ()
@@ -128,15 +127,8 @@ class Exchange(ExchangeBase):
 
     @property
     def credential(self) -> str | bytes:
-        """Whom bookings belong to: a key, else a certificate's name, a local user, or an address without port.
-
-        Of IPv6 it is the network: a client that has 2**64 addresses has one share of the slots, as others have.
-        """
-        key_id = self.identity.key_id
-        if key_id:
-            return key_id
-        caller = self._connection.caller
-        return caller.subject or (f"uid {caller.uid}" if caller.address is None else network(caller.address))
+        """Whom bookings belong to: a key, else who calls."""
+        return self.identity.key_id or self._connection.caller.name
 
     def record(self) -> None:
         """From here on the ledger will tell of this request, however it ends."""
@@ -154,8 +146,10 @@ class Exchange(ExchangeBase):
             self.receipt.failed(error)
         spelled = b""
         if isinstance(error, RetryLater):  # under load most of all
-            if self.tells_when:
+            if self.tells_when is None:
                 spelled = self._connection.later(error.retry_after_ms, error.ticket or "")
+            else:
+                spelled = self.tells_when(error)
             if self.explain is None:
                 status, body = self.dialect.error(error, self.id)
                 headers = _JSON_ALONE

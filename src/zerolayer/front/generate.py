@@ -39,10 +39,7 @@ from zerolayer.guard.prompts.prompt import Prompt
 from zerolayer.model.engine import Generation
 from zerolayer.observe.stages import Stage
 from zerolayer.text.vocabulary import Vocabulary
-from zerolayer.wire._native import own_names
 from zerolayer.wire.body_limits import BodyLimits
-from zerolayer.wire.grpc import is_grpc
-from zerolayer.wire.http1_head import HTTP2, Head
 from zerolayer.wire.openai import decode_chat, decode_completion
 from zerolayer.wire.schema import Account, Request
 
@@ -90,19 +87,20 @@ class Generator:
 
     def chat(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/chat/completions``."""
-        self.generate(exchange, decode_chat)
+        self.generate(exchange, decode_chat, exchange.head.values)
 
     def completion(self, exchange: Exchange) -> None:
         """Action of ``POST /v1/completions``."""
-        self.generate(exchange, decode_completion)
+        self.generate(exchange, decode_completion, exchange.head.values)
 
-    def generate(self, exchange: Exchange, decode: Decode) -> None:
-        """From a complete body to a running request, or to an error reply."""
+    def generate(self, exchange: Exchange, decode: Decode, headers: dict[bytes, bytes]) -> None:
+        """From a complete body to a running request, or to an error reply.
+
+        ``headers`` are the head's values, by the names that HTTP has for them.
+        """
         self._turns.came += 1
-        head = exchange.head
         try:
             request = decode(exchange.body, self._limits)
-            headers = head.values if head.minor != HTTP2 else _headers(head)
             if request.session or SESSION_HEADER in headers:
                 session = session_of(request, headers)
                 if exchange.receipt is not None:
@@ -288,12 +286,6 @@ class Generator:
     def _abandon(self, cancel: Callable[[], None], reply: Reply) -> None:
         cancel()
         reply.abandon()
-
-
-def _headers(head: Head) -> dict[bytes, bytes]:
-    """Of a header that is repeated the first one counts. In gRPC's metadata our own names are without their x-."""
-    headers = head.values
-    return own_names(headers) if head.minor == HTTP2 and is_grpc(headers.get(b"content-type")) else headers
 
 
 def _applied(arrival: Arrival, verdict: Verdict, prompt: Prompt, max_tokens: int) -> Account:

@@ -6,8 +6,9 @@ from typing import Final
 
 from zerolayer.errors import ZerolayerError
 from zerolayer.front.exchange import Action, Exchange
-from zerolayer.front.grpc import GrpcCall, Method
 from zerolayer.front.inference import Inference
+from zerolayer.front.schema_form import Values
+from zerolayer.wire._native import own_names
 from zerolayer.wire.grpc import OK_TRAILERS, frame, status_trailers
 
 SERVICE: Final = b"zerolayer.v1.Inference"
@@ -18,8 +19,9 @@ class GrpcFraming:
 
     always_streams = True
 
-    def prepare(self, exchange: Exchange) -> None:
-        """Nothing: the call has made the exchange its own."""
+    def prepare(self, exchange: Exchange) -> Values:
+        """The call has made the exchange its own. In gRPC's metadata our own names are without their x-."""
+        return own_names(exchange.head.values)
 
     def wrap(self, message: bytes) -> bytes:
         return frame(message)
@@ -34,19 +36,11 @@ class GrpcFraming:
         exchange.end_stream(frame(message), OK_TRAILERS)
 
 
-def inference_methods(inference: Inference) -> dict[str, Method]:
-    """Path -> method; ``inference`` must be of a ``GrpcFraming``."""
+def inference_actions(inference: Inference) -> dict[str, Action]:
+    """Path -> what a call of it does, its message being the exchange's body; ``inference`` is of a ``GrpcFraming``."""
     service = SERVICE.decode("ascii")
     return {
-        f"/{service}/Generate": _method(inference.generate),
-        f"/{service}/CountTokens": _method(inference.count_tokens),
-        f"/{service}/Health": _method(inference.health),
+        f"/{service}/Generate": inference.generate,
+        f"/{service}/CountTokens": inference.count_tokens,
+        f"/{service}/Health": inference.health,
     }
-
-
-def _method(action: Action) -> Method:
-    def run(call: GrpcCall, message: bytes | None) -> None:
-        call.exchange.body = message or b""
-        action(call.exchange)
-
-    return Method(run)

@@ -100,6 +100,7 @@ class Http2Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._stalled_ns = self._site.clock_ns() + self._limits.stall_ns
+        self.core.sender.free = 0
         self.core.hold(held=True)
 
     def resume_writing(self) -> None:
@@ -160,13 +161,14 @@ class Http2Connection(asyncio.Protocol):
         return data
 
     def free_descriptor(self) -> int:
-        """As ``lines.Frames``."""
+        """As ``lines.Frames``. Whatever may change it sets the sender's ``free`` to 0."""
         waits = self._stalled_ns != NEVER or self._closed or self._draining or self._transport.get_write_buffer_size()
-        found = self._descriptor  # asked for once; this is called for every step
+        found = self._descriptor
         return -1 if waits else self.descriptor if found is None else found
 
     def write(self, data: bytes) -> None:
         """As ``outbox.Writer``."""
+        self.core.sender.free = 0
         self._transport.write(data)
 
     # What the listener calls.
@@ -208,6 +210,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._draining = True
+        self.core.sender.free = 0
         self._flush()
 
     def hold(self, *, held: bool) -> None:
@@ -350,6 +353,7 @@ class Http2Connection(asyncio.Protocol):
         if ends:
             core.go_away()
         if sender.out_bytes or sender.more:
+            sender.free = 0
             self._transport.write(sender.take())
             if sender.more:
                 self.wake()
@@ -372,6 +376,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._closed = True
+        self.core.sender.free = 0
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.exchange.gone()

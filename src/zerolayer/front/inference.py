@@ -20,8 +20,7 @@ class Inference:
     """The methods of the service as actions. All run on the loop.
 
     ``generator`` answers by ``SchemaAnswers`` of the same framing; ``decoder`` and ``counter`` serve all framings.
-    ``etag`` names the vocabulary, for clients that tokenise themselves and say by which (``x-zl-vocabulary``;
-    in gRPC's metadata our names are without their x-).
+    ``etag`` names the vocabulary, for clients that tokenise themselves and say by which (``x-zl-vocabulary``).
     """
 
     def __init__(
@@ -42,12 +41,11 @@ class Inference:
 
     def generate(self, exchange: Exchange) -> None:
         """``Generate``; over HTTP ``POST /v1/generate``."""
-        self._framing.prepare(exchange)
-        get = exchange.head.values.get
-        if (get(b"x-zl-vocabulary") or get(b"zl-vocabulary") or self._etag) != self._etag:
+        headers = self._framing.prepare(exchange)
+        if (headers.get(b"x-zl-vocabulary") or self._etag) != self._etag:
             exchange.error(VocabularyChanged(_OTHER))
             return
-        self._generator.generate(exchange, self._decode)
+        self._generator.generate(exchange, self._decode, headers)
 
     def count_tokens(self, exchange: Exchange) -> None:
         """``CountTokens``; over HTTP ``POST /v1/count_tokens``."""

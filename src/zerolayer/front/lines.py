@@ -15,14 +15,13 @@ from typing import Final, Protocol
 import msgspec
 
 from zerolayer.front._native import Growth, LineNumbers, SocketNumbers
-from zerolayer.front.outbox import MANY, Writer, or_cut
+from zerolayer.front.outbox import MANY, TOGETHER, Writer, or_cut
 from zerolayer.front.transcript import Transcript
 from zerolayer.model.engine import SampledToken
 from zerolayer.text.decode import Decoder
 from zerolayer.wire.http2_sending import Sender
 from zerolayer.wire.http2_stream import Stream
 
-TOGETHER: Final = 4  # sends from which on a ring for them is worth its while
 MOST: Final = 65_536  # tokens whose bytes are remembered: some 6 MB. Of a vocabulary that is larger, the first ones
 
 
@@ -88,7 +87,10 @@ class Frames(Writer, Protocol):
         """Write what was collected in the next turn of the loop."""
 
     def free_descriptor(self) -> int:
-        """Of its socket, where the kernel may have the next bytes now; else -1."""
+        """Of its socket, where the kernel may have the next bytes now; else -1.
+
+        Who was told a socket's asks again when the ``free`` of the connection's ``Sender`` is 0.
+        """
 
 
 class FrameOutlet:

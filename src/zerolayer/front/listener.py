@@ -17,12 +17,11 @@ import socket
 import stat
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from zerolayer.contract_listen import is_loopback
 from zerolayer.errors import StartupError, system_reason
-from zerolayer.front._native import accept_each
 from zerolayer.front.caller import Caller
 from zerolayer.front.plain import PlainSockets
 from zerolayer.front.site import Peer
@@ -44,7 +43,8 @@ _INHERITED = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
 )
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# ENOSPC: of what may be watched (epoll(7), max_user_watches).
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
 
 
 def raise_descriptor_limit() -> int:
@@ -164,7 +164,8 @@ def _bind_failure(error: OSError, host: str, port: int, flag: str) -> StartupErr
 class Listener:
     """Accepts on ``sockets`` until ``stop``. ``make`` builds a connection, which joins ``connections`` itself.
 
-    ``make`` may be told by name who the ``caller`` is. With ``tls`` they speak it, and nothing else.
+    ``make`` may be told by name who the ``caller`` is, and what it has ``said``, which the connection is told next.
+    With ``tls`` they speak it, and nothing else.
     """
 
     def __init__(
@@ -270,16 +271,18 @@ class Listener:
 
     def _accept_plain(self, listening: socket.socket) -> None:
         """The same of TCP without TLS."""
-        found, error = accept_each(listening.fileno(), _BURST)
-        for descriptor, address in found:
-            if len(self._connections) < self._limit:
-                self._open_plain(descriptor, address)
-            else:
-                self._take(socket.socket(fileno=descriptor))
+        room = max(0, self._limit - len(self._connections))
+        found, error = self._plain.watched.accept(listening.fileno(), _BURST, room)
+        self._plain.begin_each(found[:room], self._make_of)
+        for descriptor, _, _ in found[room:]:
+            self._take(socket.socket(fileno=descriptor))
         if error in _EXHAUSTED:
             self._out_of_descriptors(listening)
         elif error:
             raise OSError(error, os.strerror(error))
+
+    def _make_of(self, address: str, said: bytes) -> asyncio.Protocol:
+        return self._make(caller=_caller_at(address), said=said)
 
     def _is_plain(self, opened: socket.socket) -> bool:
         return self._tls is None and opened.family != socket.AF_UNIX
@@ -294,7 +297,7 @@ class Listener:
 
     def _open_plain(self, descriptor: int, address: str) -> None:
         try:
-            self._plain.open(descriptor, address, partial(self._make, caller=Caller(address=address)))
+            self._plain.open(descriptor, address, partial(self._make, caller=_caller_at(address)))
         except OSError:
             _log.warning("a connection could not be watched and was closed")
 
@@ -362,6 +365,11 @@ class Listener:
             return
         for listening in self._sockets:
             self._loop.remove_reader(listening.fileno())
+
+
+@lru_cache(1024)
+def _caller_at(address: str) -> Caller:
+    return Caller(address=address)
 
 
 def _open_reserve() -> int:

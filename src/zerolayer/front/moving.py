@@ -21,11 +21,12 @@ def hold(transport: asyncio.Transport, *, held: bool) -> None:
 
 
 def is_plain(transport: asyncio.Transport) -> bool:
-    """Whether its bytes are the kernel's: no TLS, and none of ours unsent."""
+    """Whether its bytes are the kernel's: no TLS, none of ours unsent, and none of its own here already."""
     return (
         transport.get_extra_info("ssl_object") is None
         and not transport.is_closing()
         and not transport.get_write_buffer_size()
+        and not (isinstance(transport, PlainTransport) and transport.unread)
     )
 
 

@@ -12,6 +12,8 @@ from zerolayer.front.defect import log_defect
 
 MANY: Final = 32
 """Pieces from which on the lock is let go of: who does that may wait until the step thread gives it back."""
+TOGETHER: Final = 4
+"""Sends from which on a ring for them is worth its while."""
 
 _T = TypeVar("_T")
 

@@ -56,7 +56,7 @@ class Pace:
                 prefill_tokens=report.prefill_tokens,
             )
         self._dispatcher.on_step(report)
-        if not self._guard.slots.confirmed:
+        if (report.released or not report.decode) and not self._guard.slots.confirmed:  # who decodes goes on
             self._admission.rest()
         self._dispatcher.expire(report.ended_ns)
         self._foreseen = False

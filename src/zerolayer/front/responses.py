@@ -85,7 +85,7 @@ class Responses:
 
     def create(self, exchange: Exchange) -> None:
         """``POST /v1/responses``."""
-        self._generator.generate(exchange, decode_response)
+        self._generator.generate(exchange, decode_response, exchange.head.values)
 
     def count(self, exchange: Exchange) -> None:
         """``POST /v1/responses/input_tokens``."""

@@ -26,13 +26,17 @@ _STREAM: Final[Headers] = (
 )
 
 
+Values = dict[bytes, bytes]
+"""Headers by the names that HTTP has for them; of one that is repeated the first value."""
+
+
 class Framing(Protocol):
     """A protocol that carries messages. Each call with an exchange is one write at most."""
 
     always_streams: bool  # whatever the request says
 
-    def prepare(self, exchange: Exchange) -> None:
-        """Before anything is decoded: what an error of this exchange looks like."""
+    def prepare(self, exchange: Exchange) -> Values:
+        """Before anything is decoded: what an error of this exchange looks like. Returns what its headers say."""
 
     def wrap(self, message: bytes) -> bytes:
         """A message as it stands in a stream."""
@@ -52,12 +56,14 @@ class HttpFraming:
 
     always_streams = False
 
-    def prepare(self, exchange: Exchange) -> None:
+    def prepare(self, exchange: Exchange) -> Values:
         """Errors are messages too, unless the client accepts JSON and says so."""
         exchange.media = _STREAM
-        accepted = exchange.head.values.get(b"accept")
+        values = exchange.head.values
+        accepted = values.get(b"accept")
         if accepted is None or b"application/json" not in accepted.lower():
             exchange.explain = _explain
+        return values
 
     def wrap(self, message: bytes) -> bytes:
         return delimited(message)

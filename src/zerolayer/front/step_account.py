@@ -27,6 +27,9 @@ class Meter(Protocol):
     ) -> Charge:
         """A step ran. ``chunk_share`` (0 to 1) is what its chunk cost of it; ``chunk_slot`` -1: nobody's, or none."""
 
+    def rows(self, started_ns: int, ended_ns: int, decode: Sequence[int]) -> int:
+        """A step without a chunk ran; returns what each of its rows is charged."""
+
     def unrecorded(self, slot: int, core_ns: int) -> None:
         """Of what was charged to the slot's tenant, this comes after its request was answered."""
 
@@ -85,16 +88,19 @@ class StepAccount:
     def step(self, report: StepReport) -> None:
         """The step's time and price, before its replies, so that each of them tells all of it."""
         charges, started, ended = self._charges, report.started_ns, report.ended_ns
-        row_ns = chunk_ns = 0
+        rows, row_ns, chunk_ns = report.decode, 0, 0
         if charges is not None and report.failure is None and ended > started:
-            share = charges.chunk_share(len(report.decode), report.prefill_tokens)
-            charge = charges.meter.step(started, ended, report.decode, report.prefill_slot, share)
-            row_ns, chunk_ns = charge.row_ns, charge.chunk_ns
-        if report.decode != self._rows:
-            self._leave(report.decode)
+            if report.prefill_tokens:
+                share = charges.chunk_share(len(rows), report.prefill_tokens)
+                charge = charges.meter.step(started, ended, rows, report.prefill_slot, share)
+                row_ns, chunk_ns = charge.row_ns, charge.chunk_ns
+            else:
+                row_ns = charges.meter.rows(started, ended, rows)
+        if rows is not self._rows and rows != self._rows:
+            self._leave(rows)
             self._steps.step(started, ended, row_ns)
             self._join(report, row_ns)
-        elif report.decode:
+        elif rows:
             self._steps.step(started, ended, row_ns)
         if charges is not None:
             for slot in self._alone:

@@ -72,10 +72,11 @@ class Turns:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def connected(self, who: object) -> None:
-        """Somebody came, and has asked for nothing yet."""
+    def connected(self, who: object) -> int:
+        """Somebody came, at the time that this returns, and has asked for nothing yet."""
         self.came += 1
-        self._silent[who] = self._clock_ns()
+        self._silent[who] = now = self._clock_ns()
+        return now
 
     def spoke(self, who: object) -> None:
         """It has, or has gone."""

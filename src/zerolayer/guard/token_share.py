@@ -21,13 +21,31 @@ _SIZES: Final = 64  # that are told apart, and
 _TENANTS: Final = 256  # whose texts are remembered: what there is no room for begins anew
 
 
+class _Lengths(deque[int]):
+    """Of the last texts of one size, in tokens. Far more texts are asked about than are seen."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=_OF_A_SIZE)
+        self._longest = 0  # 0: not known
+
+    def append(self, tokens: int) -> None:
+        super().append(tokens)
+        self._longest = 0
+
+    def longest(self) -> int:
+        """The most of them."""
+        if not self._longest:
+            self._longest = max(self)
+        return self._longest
+
+
 class TokenShare:
     """Texts of one tenant and what they turned out to be."""
 
     def __init__(self) -> None:
         self._shares: deque[float] = deque(maxlen=_WINDOW)
         self._largest: float | None = None  # None: too few were seen
-        self._sizes: dict[int, deque[int]] = {}
+        self._sizes: dict[int, _Lengths] = {}
 
     def observe(self, size: int, tokens: int) -> None:
         """A text of ``size`` bytes, what a template adds included, has ``tokens``."""
@@ -38,14 +56,14 @@ class TokenShare:
         alike = self._sizes.get(kind)
         if alike is None:
             _make_room(self._sizes, _SIZES)
-            alike = self._sizes[kind] = deque(maxlen=_OF_A_SIZE)
+            alike = self._sizes[kind] = _Lengths()
         alike.append(tokens)
 
     def bound(self, size: int, upper: int) -> int:
         """What a text of ``size`` bytes, and at most ``upper`` tokens, hardly ever exceeds."""
-        alike = self._sizes.get(_class(size), ())
-        if len(alike) >= _ENOUGH:
-            return min(upper, max(alike))
+        alike = self._sizes.get(_class(size))
+        if alike is not None and len(alike) >= _ENOUGH:
+            return min(upper, alike.longest())
         return upper if self._largest is None else min(upper, -int(-size * self._largest // 1))
 
 

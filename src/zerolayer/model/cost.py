@@ -4,38 +4,34 @@ Step time depends on the number of decode rows and on the tokens of the chunk th
 number of decode rows up to 16, four for each doubling above, and each power of two of tokens. It keeps its last
 measurements, as if the machine had its normal speed: their median is what a step *normally* takes, the largest of them,
 with a margin, is the *bound* of one step (Clockwork, OSDI 2020, takes the maximum of the last ten). Both count times
-the machine's *pace* (``pace.py``), which steps of every kind tell. So a full engine, whose steps were last measured in
-a slow spell, is not taken for a slow one when the spell is over, though nobody fills it at such prices.
+the machine's *pace*, which steps of every kind tell. So a full engine, whose steps were last measured in a slow spell,
+is not taken for a slow one when the spell is over, though nobody fills it at such prices.
 
 A promise covers hundreds of steps, and the sum of their bounds would be far too long, because outliers are rare.
 The sum is bounded as network calculus bounds traffic, by a rate and a burst (Cruz, A calculus for network delay,
 1991): ``n`` steps take at most their typical times a rate, plus one reserve. The rate follows the recent mean, the
 reserve is the largest backlog over that rate that was seen in the last some thousand steps, less the present one.
+
+What hears of every step is compiled (``native/step_times.hpp``, ``native/step_pace.hpp``);
+``tests/model/cost_specification.py`` has the same in Python.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
 
-from zerolayer.model.overrun import Overrun
-from zerolayer.model.pace import AFTER, Pace
+from zerolayer.model._native import StepRow, StepTimes
 
-_WINDOW = 64
-_MARGIN = 1.1  # over the largest step seen: the next one may be a little larger
+_YOUNG_RESERVE = 64  # steps for which there is a reserve without experience
 _HEADROOM = 1.05  # of the promised rate over the recent mean
-_SORT_EVERY = 16  # new measurements before a median is computed anew
-_MEAN_OVER = 256  # steps
-_FREAK = 30.0  # times typical: beyond that a step says nothing about the others
-_GENERATION = 4096  # steps after which the older half of the backlogs is forgotten
 _FIRST_RESERVE = 0.5  # of the dearest step, before there is experience
 _EXACT = 16  # so many decode rows have each a row of their own
-_YOUNG = 17  # steps of a table that are entered at once: there is no pace yet to divide them by
+_YOUNG = 17  # steps of a table, which are the start's: there is no pace yet to divide them by
+_ANEW, _UNSURE = 1, 2  # StepTimes::Seen
 _KNOWN = 8  # measurements of a row that may say what a fuller step takes at least
 _RECENT = 1024  # steps for which it may
-_FADES = 0.95  # of the largest backlogs, each second without work
 
 
 class Prices(msgspec.Struct, frozen=True):
@@ -50,7 +46,7 @@ class Prices(msgspec.Struct, frozen=True):
 
     def chunk(self, tokens: int) -> int:
         """What a chunk of ``tokens`` adds to a step."""
-        bucket, prices = _bucket(tokens), self.chunk_ns
+        bucket, prices = bucket_of(tokens), self.chunk_ns
         return prices[bucket] if bucket < len(prices) else prices[-1]
 
 
@@ -66,52 +62,23 @@ def together(own: Prices, other: Prices) -> Prices:
     )
 
 
-class _Row:
-    """The last measurements of one kind of step, as if the machine had its normal speed."""
-
-    __slots__ = ("_new", "bound", "last", "normal", "seen")
-
-    def __init__(self) -> None:
-        self.last: deque[int] = deque(maxlen=_WINDOW)
-        self.normal = 0
-        self.bound = 0  # kept, so that another thread may look at it
-        self.seen = 0  # the step that was the last one of its kind
-        self._new = 0
-
-    def forget(self) -> None:
-        """What was measured says nothing any more."""
-        self.last.clear()
-        self.normal = self.bound = self._new = 0
-
-    def add(self, elapsed_ns: int) -> bool:
-        """Whether what it normally takes was computed anew."""
-        self.last.append(elapsed_ns)
-        self.bound = int(max(self.last) * _MARGIN)
-        self._new += 1
-        if self._new < _SORT_EVERY < len(self.last):
-            return False
-        self._new = 0
-        self.normal = sorted(self.last)[(len(self.last) - 1) // 2]
-        return True
-
-
 class CostTable:
     """Step times by occupancy and chunk. One writer."""
 
     def __init__(self, *, slots: int, chunk_tokens: int) -> None:
         self._slots = slots
         self._chunk_tokens = chunk_tokens
-        self._top_chunk = _bucket(chunk_tokens)
+        self._top_chunk = bucket_of(chunk_tokens)
         chunks = range(self._top_chunk + 1)  # 0: a step that only decodes
-        self._tops = [_class(slots - (chunk > 0)) for chunk in chunks]  # whose prompt is read does not decode
-        self._rows = [[_Row() for _ in range(top + 1)] for top in self._tops]
-        self._pace = Pace()
-        self._overrun = Overrun()
-        self._fresh: deque[tuple[_Row, int]] = deque()  # measurements whose pace the next few steps will tell
-        self._scale = 1.0
-        self._backlog = 0.0
-        self._worst = [0.0, 0.0]  # largest backlog of this generation and of the one before
-        self._steps = 0
+        self._tops = [class_of(slots - (chunk > 0)) for chunk in chunks]  # whose prompt is read does not decode
+        self._times = StepTimes(slots, chunk_tokens)
+        row = self._times.row
+        self._rows = [[row(chunk, place) for place in range(top + 1)] for chunk, top in enumerate(self._tops)]
+        self.step_bound_ns = self._times.bound_ns
+        """Upper bound of one step of so many decode rows and prompt tokens; 0 before one of its kind was measured.
+
+        It is meant to be passed less than once in a thousand steps. Any thread may ask.
+        """
         self._normal: list[int] | None = None  # what a full step takes, by chunk
         self._caps: dict[tuple[int, int, bool], int] = {}  # of what the start measured, while ``_normal`` holds
         self._prices: Prices | None = None
@@ -122,60 +89,34 @@ class CostTable:
 
     def observe(self, *, decode_rows: int, prefill_tokens: int = 0, elapsed_ns: int) -> None:
         """Record one step, which carried a chunk unless ``prefill_tokens`` is 0."""
-        row, pace = self._row(decode_rows, prefill_tokens), self._pace
         self._prices = None
-        self._steps += 1
-        if self._steps > _YOUNG >= row.seen > 0 and self._is_refuted(decode_rows, prefill_tokens):
-            row.forget()
-        row.seen = self._steps
-        if self._steps % _GENERATION == 0:
-            self._worst = [self._backlog, self._worst[0]]
-        if not row.normal:
-            self._add(row, int(elapsed_ns / pace.now))
-            return
-        self._overrun.add(elapsed_ns / (row.normal * pace.now))
-        pace.vote(elapsed_ns / row.normal)
-        if self._steps <= _YOUNG:
-            self._enter(row, elapsed_ns, pace.now)
-            return
-        self._fresh.append((row, elapsed_ns))
-        if len(self._fresh) > AFTER:
-            self._settle(AFTER)
+        seen = self._times.observe(decode_rows, prefill_tokens, elapsed_ns, False)
+        if seen == _UNSURE:
+            if self._is_refuted(decode_rows, prefill_tokens):
+                self._row(decode_rows, prefill_tokens).forget()
+            seen = self._times.observe(decode_rows, prefill_tokens, elapsed_ns, True)
+        if seen == _ANEW:
+            self._changed()
 
     def rest(self) -> None:
         """The engine has had no work for a while: nothing tells the machine's pace, and its outliers are of the past.
 
         Whoever is refused for either would never show that it is over. To be called once a second at most.
         """
-        for behind in reversed(range(len(self._fresh))):
-            self._settle(behind)
-        self._pace.rest()
-        self._worst = [_FADES * worst for worst in self._worst]
+        if self._times.rest() == _ANEW:
+            self._changed()
         self._prices = None
 
-    def _settle(self, behind: int) -> None:
-        """Enter a step. One that begins a slow spell looks like any outlier: those behind it told which it was."""
-        row, elapsed_ns = self._fresh.popleft()
-        self._enter(row, elapsed_ns, self._pace.then(behind))
-
-    def _enter(self, row: _Row, elapsed_ns: int, pace: float) -> None:
-        """What a spell takes longer than was promised before it is no outlier: nothing is held in reserve for it."""
-        typical = row.normal * pace
-        self._add(row, int(elapsed_ns / pace))
-        self._scale += (min(elapsed_ns / typical, _FREAK) - self._scale) / _MEAN_OVER
-        promised = max(typical * max(1.0, self._scale), row.normal * self._pace.mean) * _HEADROOM
-        self._backlog = max(0.0, self._backlog + elapsed_ns - promised)
-        self._worst[0] = max(self._worst[0], self._backlog)
-
-    def _add(self, row: _Row, elapsed_ns: int) -> None:
-        if row.add(elapsed_ns):
-            self._normal = None
-            self._caps.clear()
+    def _changed(self) -> None:
+        """What some kind of step normally takes is another time than it was."""
+        self._normal = None
+        self._caps.clear()
 
     @property
     def rate(self) -> float:
         """Promised over typical time of many steps."""
-        return max(1.0, self._scale, self._pace.mean / self._pace.now) * _HEADROOM
+        times = self._times
+        return max(1.0, times.scale, times.pace_mean / times.pace) * _HEADROOM
 
     def prices(self) -> Prices:
         """What to promise with; constant between two observations, of the engine ``beside`` too."""
@@ -204,14 +145,6 @@ class CostTable:
             self._joined = was = (own, other, together(own, other))
         return was[2]
 
-    def step_bound_ns(self, decode_rows: int, prefill_tokens: int) -> int:
-        """Upper bound of one step; 0 before a step of its kind and occupancy was measured. Any thread may ask.
-
-        It is meant to be passed less than once in a thousand steps (``overrun.py``).
-        """
-        row = self._row(decode_rows, prefill_tokens)
-        return int(max(row.bound, row.normal * self._overrun.ratio * _MARGIN) * self._pace.now)
-
     def chunk_share(self, decode_rows: int, prefill_tokens: int) -> float:
         """What a chunk costs of the step that it shares with decode rows, 0 to 1: the Shapley value of the two.
 
@@ -231,24 +164,24 @@ class CostTable:
 
     def decode_bound_ns(self) -> int:
         """Upper bound of one step that only decodes, at full occupancy; 0 before the first measurement."""
-        return int(self._full(0, bound=True) * self._pace.now)
+        return int(self._full(0, bound=True) * self._times.pace)
 
     def mixed_bound_ns(self) -> int:
         """Upper bound of one step that carries a full chunk, at full occupancy; never below a step without one."""
-        return max(int(self._full(self._top_chunk, bound=True) * self._pace.now), self.decode_bound_ns())
+        return max(int(self._full(self._top_chunk, bound=True) * self._times.pace), self.decode_bound_ns())
 
     def typical_ns(self, *, prefill_tokens: int = 0) -> int:
         """Typical time of one step at full occupancy."""
-        return int(self._full(min(_bucket(prefill_tokens), self._top_chunk)) * self._pace.now)
+        return int(self._full(min(bucket_of(prefill_tokens), self._top_chunk)) * self._times.pace)
 
     @property
     def lone_ns(self) -> int:
         """Typical time of a step in which one slot decodes; 0 = not measured."""
-        return int(self._row(1, 0).normal * self._pace.now)
+        return int(self._row(1, 0).normal * self._times.pace)
 
     def usual_ns(self) -> dict[str, int]:
         """Typical time of a step by kind: one slot decodes, all do, all do beside a full chunk. 0 = not measured."""
-        pace = self._pace.now
+        pace = self._times.pace
         decode, mixed = int(self._full(0) * pace), int(self._full(self._top_chunk) * pace)
         return {"one": self.lone_ns, "decode": decode, "mixed": max(decode, mixed) if mixed else 0}
 
@@ -274,14 +207,15 @@ class CostTable:
         if self._normal is None:
             self._normal = self._normals()
         decode, *mixed = self._normal
-        dearest, pace = self._normal[-1], self._pace.now
+        times, dearest = self._times, self._normal[-1]
+        pace = times.pace
         rate = self.rate * pace
-        reserve = max(*self._worst, self.decode_bound_ns() - rate * decode)
-        if self._steps < _WINDOW:
+        reserve = max(times.worst, self.decode_bound_ns() - rate * decode)
+        if times.steps < _YOUNG_RESERVE:
             reserve = max(reserve, _FIRST_RESERVE * dearest * pace)
         stall = self.mixed_bound_ns()
         least = stall - rate * dearest
-        left = int(max(reserve - self._backlog, least))
+        left = int(max(reserve - times.backlog, least))
         return Prices(
             step_ns=int(decode * rate),
             chunk_ns=(0, *[int(rate * (cost - decode)) for cost in mixed]),
@@ -291,22 +225,22 @@ class CostTable:
             spent_ns=int(max(reserve, least)) - left,
         )
 
-    def _row(self, decode_rows: int, prefill_tokens: int) -> _Row:
-        chunk = min(_bucket(prefill_tokens), self._top_chunk)
-        return self._rows[chunk][min(_class(decode_rows), self._tops[chunk])]
+    def _row(self, decode_rows: int, prefill_tokens: int) -> StepRow:
+        chunk = min(bucket_of(prefill_tokens), self._top_chunk)
+        return self._rows[chunk][min(class_of(decode_rows), self._tops[chunk])]
 
     def _full(self, chunk: int, *, bound: bool = False) -> int:
         """One step at full occupancy and normal speed, from the fullest row that was measured; 0 when none was."""
         rows, top = self._rows[chunk], self._tops[chunk]
-        if rows[top].last:
+        if rows[top].count:
             value = self._told(chunk, top, bound=bound)
             return value if bound else max(value, self._nearly_full(chunk))
         for place in range(top - 1, -1, -1):
-            if rows[place].last:
+            if rows[place].count:
                 value = self._told(chunk, place, bound=bound)
                 # A fuller step costs at most as much per row: scale what decoding takes, not what the chunk takes. And
                 # it adds at most a full step that only decodes: a prompt that ran alone says nothing about rows.
-                part = self._told(0, place, bound=bound) if chunk and self._rows[0][place].last else value
+                part = self._told(0, place, bound=bound) if chunk and self._rows[0][place].count else value
                 more = int(part * (_most_of(top) / max(1, _most_of(place)) - 1))
                 full = self._full(0, bound=bound) if chunk else 0
                 return value + (min(more, full) if full else more)
@@ -329,8 +263,8 @@ class CostTable:
 
     def _is_refuted(self, decode_rows: int, prefill_tokens: int) -> bool:
         """Whether what the start measured of a kind of step is more than emptier ones take one by one."""
-        chunk = min(_bucket(prefill_tokens), self._top_chunk)
-        place = min(_class(decode_rows), self._tops[chunk])
+        chunk = min(bucket_of(prefill_tokens), self._top_chunk)
+        place = min(class_of(decode_rows), self._tops[chunk])
         return self._told(chunk, place, bound=False) < self._rows[chunk][place].normal
 
     def _one_by_one(self, chunk: int, place: int, *, bound: bool) -> int:
@@ -339,39 +273,39 @@ class CostTable:
         decoding = [
             _in_turn(row, -(-wanted // (_most_of(fewer - 1) + 1)), bound=bound)
             for fewer, row in enumerate(self._rows[0][:place])
-            if fewer and len(row.last) >= _KNOWN
+            if fewer and row.count >= _KNOWN
         ]
         if not chunk:
             return min(decoding, default=0)
         own = self._rows[0][place]
-        decode = self._told(0, place, bound=bound) if own.last else min(decoding, default=0)
+        decode = self._told(0, place, bound=bound) if own.count else min(decoding, default=0)
         # The shortest chunk of a kind has a little more than half as many tokens as the longest.
         reading = [
             _in_turn(rows[0], 2 << (chunk - shorter), bound=bound)
             for shorter, rows in enumerate(self._rows[: chunk + 1])
-            if shorter and len(rows[0].last) >= _KNOWN
+            if shorter and rows[0].count >= _KNOWN
         ]
         return decode + min(reading) if reading and (decode or not place) else 0
 
     def _nearly_full(self, chunk: int) -> int:
         """What a full step takes at least: steps with more than half as many rows say it where full ones are rare."""
-        top, recent = self._tops[chunk], self._steps - _RECENT
-        half = _class(_most_of(top) // 2) + 1
+        top, recent = self._tops[chunk], self._times.steps - _RECENT
+        half = class_of(_most_of(top) // 2) + 1
         rows = self._rows[chunk][half:top]
-        return max((row.normal for row in rows if row.seen > recent and len(row.last) >= _KNOWN), default=0)
+        return max((row.normal for row in rows if row.seen > recent and row.count >= _KNOWN), default=0)
 
 
-def _in_turn(row: _Row, steps: int, *, bound: bool) -> int:
+def _in_turn(row: StepRow, steps: int, *, bound: bool) -> int:
     """So many steps of one kind, of which one may be an outlier where it is a ``bound``."""
     return (steps - 1) * row.normal + (row.bound if bound else row.normal)
 
 
-def _bucket(rows: int) -> int:
+def bucket_of(rows: int) -> int:
     """0 for none, else the position of the power of two that is at least ``rows``, plus one."""
     return 0 if rows == 0 else (rows - 1).bit_length() + 1
 
 
-def _class(rows: int) -> int:
+def class_of(rows: int) -> int:
     """0 for none, one for each number up to 16, then four for each doubling."""
     if rows <= _EXACT:
         return rows

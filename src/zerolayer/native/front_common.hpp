@@ -5,9 +5,9 @@
 #include <Python.h>
 #include <structmember.h>
 
-#include <cmath>
 #include <cstdint>
 
+#include "front_clocks.hpp"
 #include "wire_bytes.hpp"
 
 namespace zl {
@@ -24,8 +24,7 @@ inline CommonHeadersObject* common_headers(PyObject* self) { return reinterpret_
 inline Bytes bytes_of(PyObject* object) { return {PyBytes_AS_STRING(object), size_t(PyBytes_GET_SIZE(object))}; }
 
 // `before`, Unix time with six decimals, `between`, `name`, `after`; a new reference.
-inline PyObject* stamped(Bytes before, double wall_s, Bytes between, Bytes name, Bytes after) {
-  const auto time_us = uint64_t(std::llrint(wall_s * 1e6));
+inline PyObject* stamped(Bytes before, uint64_t time_us, Bytes between, Bytes name, Bytes after) {
   const Decimal seconds(time_us / 1'000'000), padded(1'000'000 + time_us % 1'000'000);
   const Bytes whole = seconds, part = Bytes(padded).substr(1);
   const size_t size = before.size() + whole.size() + 1 + part.size() + between.size() + name.size() + after.size();
@@ -63,15 +62,11 @@ inline PyObject* common_of(PyObject* me, PyObject* name) {
     if (!fitted) return nullptr;
     Py_DECREF(fitted);
   }
-  PyObject* now = self->wall_s ? PyObject_CallNoArgs(self->wall_s) : PyErr_Format(PyExc_TypeError, "there is no clock");
-  if (!now) return nullptr;
-  const double wall_s = PyFloat_AsDouble(now);
-  Py_DECREF(now);
-  if (wall_s == -1.0 && PyErr_Occurred()) return nullptr;
-  if (!(wall_s >= 0 && wall_s < 1e12)) return PyErr_Format(PyExc_ValueError, "the clock shows no time");
+  uint64_t now_us;
+  if (!unix_us(self->wall_s, now_us)) return nullptr;
   for (PyObject* piece : {self->start, self->between, self->after})
     if (!piece || !PyBytes_Check(piece)) return PyErr_Format(PyExc_TypeError, "headers are bytes");
-  return stamped(bytes_of(self->start), wall_s, bytes_of(self->between), bytes_of(name), bytes_of(self->after));
+  return stamped(bytes_of(self->start), now_us, bytes_of(self->between), bytes_of(name), bytes_of(self->after));
 }
 
 inline int common_traverse(PyObject* me, visitproc visit, void* arg) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "front_clocks.hpp"
 #include "front_common.hpp"
 #include "front_slots.hpp"
 #include "observe_objects.hpp"
@@ -103,12 +104,7 @@ inline PyObject* id_of(RequestIdsObject* ids, PyObject* values) {
 
 // False with an exception set.
 inline bool now_ns(ExchangeObject* self, int64_t& now) {
-  if (!lives(self)) return false;
-  PyObject* told = PyObject_CallNoArgs(exchange_kind->clock_ns.of(self->site));
-  if (!told) return false;
-  now = PyLong_AsLongLong(told);
-  Py_DECREF(told);
-  return !(now == -1 && PyErr_Occurred());
+  return lives(self) && monotonic_ns(exchange_kind->clock_ns.of(self->site), now);
 }
 
 inline StageSums& sums(ExchangeObject* self) { return reinterpret_cast<StageClockObject*>(self->stages)->sums; }
@@ -125,11 +121,12 @@ inline bool stage_of(PyObject* given, int& stage) {
   return true;
 }
 
+// Arguments are read by their places, as it is done for every request: to look for names takes as long as all the rest.
 inline int exchange_init(PyObject* me, PyObject* arguments, PyObject* named) {
-  static const char* kNames[] = {"connection", "site", "head", "first_byte_ns", nullptr};
-  PyObject *connection, *site, *head;
-  long long first_byte_ns;
-  if (!PyArg_ParseTupleAndKeywords(arguments, named, "OOOL", const_cast<char**>(kNames), &connection, &site, &head, &first_byte_ns)) return -1;
+  PyObject *connection, *site, *head, *first_byte;
+  if (named || !PyArg_UnpackTuple(arguments, "Exchange", 4, 4, &connection, &site, &head, &first_byte)) return only_by_place();
+  const int64_t first_byte_ns = PyLong_AsLongLong(first_byte);
+  if (first_byte_ns == -1 && PyErr_Occurred()) return -1;
   ExchangeObject* self = exchange(me);
   const ExchangeKind* kind = exchange_kind;
   if (!kind || self->site || !ExchangeKind::is(site, kind->site)) {
@@ -156,7 +153,7 @@ inline int exchange_init(PyObject* me, PyObject* arguments, PyObject* named) {
   self->connection = Py_NewRef(connection);
   self->site = Py_NewRef(site);
   self->head = Py_NewRef(head);
-  for (PyObject** none : {&self->action, &self->intake, &self->on_gone, &self->receipt, &self->explain, &self->expired}) *none = Py_NewRef(Py_None);
+  for (PyObject** none : {&self->action, &self->intake, &self->on_gone, &self->receipt, &self->explain, &self->expired, &self->tells_when}) *none = Py_NewRef(Py_None);
   self->identity = Py_NewRef(kind->identity.ptr());
   self->dialect = Py_NewRef(kind->dialect.ptr());
   self->media = Py_NewRef(kind->media.ptr());
@@ -164,7 +161,6 @@ inline int exchange_init(PyObject* me, PyObject* arguments, PyObject* named) {
   self->allow = PyBytes_FromStringAndSize(nullptr, 0);
   self->body = Py_NewRef(self->allow);
   self->streaming = Py_NewRef(Py_False);
-  self->tells_when = Py_NewRef(Py_True);
   self->deadline_ns = Py_NewRef(kind->never.ptr());
   glue(self).enter(first_byte_ns);
   return 0;

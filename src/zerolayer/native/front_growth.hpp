@@ -30,7 +30,7 @@ class Growth {
         socket_(types["SocketOutlet"]), chunked_(socket_, "chunked"), sure_(socket_, "sure"), descriptor_(socket_, "descriptor"),
         clear_(socket_, "clear"), writer_(socket_, "writer"), frames_(types["FrameOutlet"]), connection_(frames_, "connection"),
         sender_(frames_, "sender"), stream_(frames_, "stream"), sends_(types["Sender"]), held_(sends_, "held"), out_(sends_, "out"),
-        all_window_(sends_, "window"), out_bytes_(sends_, "out_bytes"), place_(sends_, "place"), streams_(types["Stream"]),
+        all_window_(sends_, "window"), out_bytes_(sends_, "out_bytes"), place_(sends_, "place"), free_(sends_, "free"), streams_(types["Stream"]),
         pending_(streams_, "pending"), stream_id_(streams_, "id"), window_(streams_, "window"), sent_bytes_(streams_, "sent_bytes"),
         free_descriptor_(nb::steal(PyUnicode_InternFromString("free_descriptor"))) {}
 
@@ -131,7 +131,7 @@ class Growth {
   // Whether nothing is to be done for the token but to show its text.
   bool plain(PyObject* token) const {
     PyObject* prompt = prompt_.of(token);
-    return finish_.of(token) == Py_None && logprob_.of(token) == Py_None && broken_.of(token) == Py_False && prompt && PyTuple_Check(prompt) &&
+    return finish_.of(token) == Py_None && logprob_.of(token) == Py_None && broken_.of(token) == Py_None && prompt && PyTuple_Check(prompt) &&
            !PyTuple_GET_SIZE(prompt);
   }
 
@@ -226,14 +226,19 @@ class Growth {
     if (is(outlet, socket_)) sure_.of(outlet) = 0;
   }
 
-  // Where the frames of a connection may go now; -1 where something is before them.
+  // Where the frames of a connection may go now; -1 where something is before them. That is asked once, until the connection writes in
+  // another way, is told that it may not, or the kernel does not take all.
   int frames_descriptor(PyObject* outlet) {
     PyObject* sender = sender_.of(outlet);
     place_.of(sender) = 0;
     if (PyList_GET_SIZE(out_.of(sender))) return -1;
-    nb::object found = nb::steal(PyObject_CallMethodNoArgs(connection_.of(outlet), free_descriptor_.ptr()));
-    if (!found.is_valid()) unusual();
-    return found.is_valid() ? int(number(found.ptr())) : -1;
+    int64_t& free = free_.of(sender);
+    if (!free) {
+      nb::object found = nb::steal(PyObject_CallMethodNoArgs(connection_.of(outlet), free_descriptor_.ptr()));
+      if (!found.is_valid()) unusual();
+      free = found.is_valid() ? number(found.ptr()) + 1 : 0;
+    }
+    return int(free) - 1;
   }
 
   void offer(size_t together) {
@@ -253,7 +258,7 @@ class Growth {
   nb::tuple left_of(const Piece& piece) {
     const Parcel& parcel = parcels_[piece.place];
     PyObject* outlet = parcel.outlet.ptr();
-    if (!parcel.frames) sure_.of(outlet) = 0;
+    (parcel.frames ? free_.of(sender_.of(outlet)) : sure_.of(outlet)) = 0;
     nb::object writer = nb::borrow(parcel.frames ? connection_.of(outlet) : writer_.of(outlet));
     return nb::make_tuple(writer, nb::bytes(piece.data + piece.sent, piece.bytes - piece.sent));
   }
@@ -280,7 +285,7 @@ class Growth {
   const Slot connection_, sender_, stream_;
   const nb::object sends_;
   const Slot held_, out_;
-  const Number all_window_, out_bytes_, place_;
+  const Number all_window_, out_bytes_, place_, free_;
   const nb::object streams_;
   const Slot pending_;
   const Number stream_id_, window_, sent_bytes_;

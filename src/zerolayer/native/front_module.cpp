@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "front_accepts.hpp"
+#include "front_clocks.hpp"
 #include "front_common.hpp"
 #include "front_exchange.hpp"
 #include "front_growth.hpp"
@@ -46,15 +46,6 @@ nb::list send_each(nb::list descriptors, nb::list pieces, bool let_go) {
 PyMemberDef line_numbers[] = {zl::number_at("last_ns", 0), zl::number_at("gap_ns", 1), {}};
 PyMemberDef transcript_numbers[] = {zl::number_at("completion_tokens", 0), zl::number_at("token_id", 1), {}};
 PyMemberDef socket_numbers[] = {zl::number_at("descriptor", 0), zl::number_at("chunked", 1), zl::number_at("sure", 2), {}};
-
-// Descriptors and addresses, and why there are no more: 0 where nobody was left.
-nb::tuple accept_each(int listening, size_t most) {
-  std::vector<zl::Accepted> accepted;
-  const int error = zl::accept_each(listening, most, accepted);
-  nb::list found;
-  for (const zl::Accepted& each : accepted) found.append(nb::make_tuple(each.descriptor, each.address));
-  return nb::make_tuple(found, error);
-}
 
 int64_t send_now(int descriptor, nb::bytes data) { return zl::send_now(descriptor, data.c_str(), data.size()); }
 
@@ -156,21 +147,23 @@ PyType_Spec ids_spec = {"zerolayer.front._native.RequestIds", sizeof(zl::Request
 }  // namespace
 
 NB_MODULE(_native, m) {
+  zl::own_clocks = new zl::OwnClocks;
   zl::add_numbers(m, "LineNumbers", line_numbers);
   zl::add_numbers(m, "TranscriptNumbers", transcript_numbers);
   zl::add_numbers(m, "SocketNumbers", socket_numbers);
   m.attr("CommonHeadersBase") = zl::plain_type(common_spec);
   m.attr("ExchangeBase") = zl::plain_type(exchange_spec);
   m.attr("RequestIds") = zl::plain_type(ids_spec);
-  m.def("accept_each", &accept_each);
   m.def("send_each", &send_each, nb::arg(), nb::arg(), nb::arg() = true);
   m.def("send_now", &send_now);
   nb::class_<zl::Sockets>(m, "Sockets", nb::is_final())
       .def(nb::init<nb::type_object>())
       .def("fileno", &zl::Sockets::fileno)
       .def("close", &zl::Sockets::close)
+      .def("accept", &zl::Sockets::accept)
       .def("add", &zl::Sockets::add)
       .def("watch", &zl::Sockets::watch)
-      .def("look", &zl::Sockets::look);
+      .def("look", &zl::Sockets::look)
+      .def("send", &zl::Sockets::send);
   nb::class_<zl::Growth>(m, "Growth", nb::is_final()).def(nb::init<nb::dict>()).def("grow", &zl::Growth::grow).def("send", &zl::Growth::send);
 }

@@ -28,6 +28,12 @@ class Slot {
   Slot(nb::handle type, const char* name) : at_(place_of(type, name, T_OBJECT_EX)) {}
   // Borrowed; null where nothing was set.
   PyObject* of(PyObject* object) const { return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + at_); }
+  void set(PyObject* object, const nb::object& value) const {
+    PyObject** at = reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + at_);
+    PyObject* before = *at;
+    *at = nb::object(value).release().ptr();
+    Py_XDECREF(before);
+  }
 
  private:
   Py_ssize_t at_;
@@ -42,6 +48,12 @@ class Number {
  private:
   Py_ssize_t at_;
 };
+
+// -1 with an exception set, for whoever is made by arguments without names.
+inline int only_by_place() {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the arguments have no names");
+  return -1;
+}
 
 inline bool is(PyObject* object, const nb::object& type) { return object && Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(type.ptr()); }
 inline int64_t number(PyObject* value) { return value && PyLong_Check(value) ? PyLong_AsLongLong(value) : -1; }

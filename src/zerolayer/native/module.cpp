@@ -12,6 +12,7 @@
 
 #include "cpu.hpp"
 #include "engine.hpp"
+#include "step_times.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -157,6 +158,41 @@ NB_MODULE(_native, m) {
       .def("looks", &zl::Offers::looks, "now_ns"_a)
       .def("due", &zl::Offers::due, "now_ns"_a, "unheard_ns"_a)
       .def("made", &zl::Offers::made, "began_ns"_a, "ended_ns"_a);
+
+  nb::class_<zl::Pace>(m, "Pace")
+      .def(nb::init<>())
+      .def_prop_ro("now", &zl::Pace::now)
+      .def_prop_ro("mean", &zl::Pace::mean)
+      .def("vote", &zl::Pace::vote, "ratio"_a)
+      .def("then", &zl::Pace::then, "behind"_a = zl::kAfter)
+      .def("rest", &zl::Pace::rest);
+
+  nb::class_<zl::Overrun>(m, "Overrun")
+      .def(nb::init<>())
+      .def_prop_ro("ratio", &zl::Overrun::ratio)
+      .def("add", &zl::Overrun::add, "ratio"_a);
+
+  nb::class_<zl::StepRow>(m, "StepRow")
+      .def_prop_ro("normal", &zl::StepRow::normal)
+      .def_prop_ro("bound", &zl::StepRow::bound)
+      .def_prop_ro("count", &zl::StepRow::count)
+      .def_ro("seen", &zl::StepRow::seen)
+      .def("forget", &zl::StepRow::forget);
+
+  nb::class_<zl::StepTimes>(m, "StepTimes")
+      .def(nb::init<int, int>(), "slots"_a, "chunk_tokens"_a)
+      .def("observe", [](zl::StepTimes& times, int rows, int tokens, int64_t elapsed_ns, bool sure) {
+        return int(times.observe(rows, tokens, elapsed_ns, sure));
+      }, "decode_rows"_a, "prefill_tokens"_a, "elapsed_ns"_a, "sure"_a)
+      .def("rest", [](zl::StepTimes& times) { return int(times.rest()); })
+      .def("bound_ns", &zl::StepTimes::bound_ns, "decode_rows"_a, "prefill_tokens"_a)
+      .def("row", &zl::StepTimes::row, "chunk"_a, "place"_a, nb::rv_policy::reference_internal)
+      .def_prop_ro("pace", [](const zl::StepTimes& times) { return times.pace().now(); })
+      .def_prop_ro("pace_mean", [](const zl::StepTimes& times) { return times.pace().mean(); })
+      .def_prop_ro("steps", &zl::StepTimes::steps)
+      .def_prop_ro("scale", &zl::StepTimes::scale)
+      .def_prop_ro("backlog", &zl::StepTimes::backlog)
+      .def_prop_ro("worst", &zl::StepTimes::worst);
 
   nb::class_<Tokens>(m, "Tokens")
       .def("__init__", [](Tokens* self, nb::object token, nb::tuple finishes, nb::object logprob, nb::object unsound) {

@@ -10,7 +10,7 @@ namespace nb = nanobind;
 
 namespace {
 
-using zl::GlueMeterObject, zl::SharedStepsObject, zl::StageClockObject;
+using zl::ComputeObject, zl::GlueMeterObject, zl::SharedStepsObject, zl::StageClockObject;
 
 PyTypeObject* shared_steps_type;  // of this module, for as long as the process lives
 
@@ -123,6 +123,40 @@ PyObject* clock_spent(PyObject* self, PyObject*) {
   return all;
 }
 
+// ComputeSums
+
+PyObject* compute_rest(PyObject* self, PyObject* now) {
+  int64_t at[1];
+  if (!numbers(&now, 1, at)) return nullptr;
+  of<ComputeObject>(self)->sums.rest(at[0]);
+  Py_RETURN_NONE;
+}
+
+PyObject* compute_rows(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  int64_t at[3];
+  if (!numbers(given, count, at)) return nullptr;
+  zl::ComputeSums& sums = of<ComputeObject>(self)->sums;
+  const zl::ComputeSums::Charge charge = sums.step(at[0], at[1], at[2], 0.0);
+  sums.idle_ns += charge.chunk_ns;
+  return PyLong_FromLongLong(charge.row_ns);
+}
+
+PyObject* compute_split(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  int64_t at[3];
+  if (count != 4) return PyErr_Format(PyExc_TypeError, "three whole numbers and a share are expected");
+  const double share = PyFloat_AsDouble(given[3]);
+  if ((share == -1.0 && PyErr_Occurred()) || !numbers(given, 3, at)) return nullptr;
+  const zl::ComputeSums::Charge charge = of<ComputeObject>(self)->sums.step(at[0], at[1], at[2], share);
+  return Py_BuildValue("LL", static_cast<long long>(charge.row_ns), static_cast<long long>(charge.chunk_ns));
+}
+
+PyObject* compute_take(PyObject* self, PyObject*) {
+  zl::ComputeSums& sums = of<ComputeObject>(self)->sums;
+  PyObject* taken = Py_BuildValue("LL", static_cast<long long>(sums.row_ns), static_cast<long long>(sums.idle_ns));
+  if (taken) sums.row_ns = sums.idle_ns = 0;
+  return taken;
+}
+
 // GlueMeter
 
 PyObject* glue_enter(PyObject* self, PyObject* now) {
@@ -196,6 +230,22 @@ PyType_Slot clock_slots[] = {{Py_tp_new, reinterpret_cast<void*>(plain_new)},
 PyType_Spec clock_spec = {"zerolayer.observe._native.StageSums", sizeof(StageClockObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                           clock_slots};
 
+PyMethodDef compute_methods[] = {{"rest", compute_rest, METH_O, nullptr},
+                                 {"rows_ns", method(compute_rows), METH_FASTCALL, nullptr},
+                                 {"split_ns", method(compute_split), METH_FASTCALL, nullptr},
+                                 {"take_ns", compute_take, METH_NOARGS, nullptr},
+                                 {nullptr, nullptr, 0, nullptr}};
+PyMemberDef compute_members[] = {{"cores", T_LONGLONG, at(offsetof(ComputeObject, sums.cores)), 0, nullptr},
+                                 {"until_ns", T_LONGLONG, at(offsetof(ComputeObject, sums.until_ns)), 0, nullptr},
+                                 {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot compute_slots[] = {{Py_tp_new, reinterpret_cast<void*>(plain_new)},
+                               {Py_tp_dealloc, reinterpret_cast<void*>(plain_dealloc)},
+                               {Py_tp_methods, compute_methods},
+                               {Py_tp_members, compute_members},
+                               {0, nullptr}};
+PyType_Spec compute_spec = {"zerolayer.observe._native.ComputeSums", sizeof(ComputeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                            compute_slots};
+
 PyMethodDef glue_methods[] = {{"enter", glue_enter, METH_O, nullptr},
                               {"leave", glue_leave, METH_O, nullptr},
                               {"step", method(glue_step), METH_FASTCALL, nullptr},
@@ -218,5 +268,6 @@ NB_MODULE(_native, m) {
   shared_steps_type = reinterpret_cast<PyTypeObject*>(shared_steps.ptr());
   m.attr("SharedSteps") = shared_steps;
   m.attr("StageSums") = zl::plain_type(clock_spec);
+  m.attr("ComputeSums") = zl::plain_type(compute_spec);
   m.attr("BusySums") = zl::plain_type(glue_spec);
 }

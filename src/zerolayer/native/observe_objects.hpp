@@ -18,6 +18,11 @@ struct StageClockObject {
   PyObject* shared;  // what ``sums.shared`` is in, while it is
 };
 
+struct ComputeObject {
+  PyObject_HEAD
+  ComputeSums sums;
+};
+
 struct GlueMeterObject {
   PyObject_HEAD
   BusySums sums;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace zl {
@@ -81,6 +82,36 @@ struct StageSums {
     spent_ns[computing] += arithmetic - (last_ns - from.last_ns - known);
     last_ns = shared->last_ns;
     from = *shared;
+  }
+};
+
+// Core-nanoseconds that are charged and not yet added up by whose they are: each of the present decode rows was charged `row_ns`, and nobody
+// `idle_ns`. All time up to `until_ns` is accounted for.
+struct ComputeSums {
+  struct Charge {
+    int64_t row_ns = 0, chunk_ns = 0;
+  };
+
+  int64_t cores = 1, until_ns = 0, row_ns = 0, idle_ns = 0;
+
+  // No step ran since the last one ended.
+  void rest(int64_t now_ns) {
+    if (now_ns <= until_ns) return;
+    idle_ns += (now_ns - until_ns) * cores;
+    until_ns = now_ns;
+  }
+
+  // A step ran. Of its time a chunk cost `chunk_share`, all of it where there are no rows; what does not divide is the chunk's.
+  Charge step(int64_t started_ns, int64_t ended_ns, int64_t rows, double chunk_share) {
+    rest(started_ns);
+    const int64_t begun = std::max(started_ns, until_ns);
+    if (ended_ns <= begun) return {};
+    until_ns = ended_ns;
+    const int64_t whole = (ended_ns - begun) * cores;
+    const int64_t chunk = rows ? int64_t(std::nearbyint(double(whole) * chunk_share)) : whole;
+    const int64_t row = rows ? (whole - chunk) / rows : 0;
+    row_ns += row;
+    return {row, whole - row * rows};
   }
 };
 

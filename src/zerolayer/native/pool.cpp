@@ -13,9 +13,6 @@
 namespace zl {
 namespace {
 
-// A worker spins this long for the next run before it sleeps: longer than the gap between two steps, far shorter than a step, so an
-// idle server does not spin.
-constexpr int kSpinsForRun = 2000;
 // At a barrier: for about 200 us, far longer than threads on cores of their own wait for each other, or for 2 us.
 constexpr int kSpinsAtBarrier = 12000, kFewSpins = 100;
 
@@ -136,7 +133,7 @@ void Pool::run(Work work, void* context, int threads) {
 
 void Pool::serve(Worker* worker, int thread) {
   for (uint32_t seen = 0;; seen += 2) {
-    const int spins = worker->go.spin(seen, kSpinsForRun);
+    const int spins = worker->go.spin(seen, spins_for_run_.load(std::memory_order_relaxed));
     worker->go.sleep(seen);
     waiting_[thread].spins += spins;  // not before a run has begun: between runs they are the caller's to read
     if (stopping_) return;

@@ -35,6 +35,9 @@ class Pool {
   // From now on each thread spins at barriers before it sleeps, until it has slept for so long. Between two runs.
   void spin(int64_t slept_ns);
 
+  // From now on workers spin for the next run for longer than two steps are usually apart, or not.
+  void stay_awake(bool awake) { spins_for_run_.store(awake ? kSpinsThroughBorder : kSpinsForRun, std::memory_order_relaxed); }
+
   // Between two runs: the time that the workers have had on cores so far, and that all threads have spent spinning, and asleep at barriers.
   int64_t workers_cpu_ns() const;
   int64_t spun_ns() const;
@@ -49,6 +52,13 @@ class Pool {
   void place(int threads);
 
  private:
+  // A worker spins this long for the next run before it sleeps: some 30 us, for stages, or 400 us, as the border between two steps takes 100
+  // to 300. Both are far shorter than a step, so an idle server does not spin.
+  //
+  // A core on which nobody runs is halted, and a virtual machine may get it back from its host milliseconds late: then not only the next
+  // step begins late, but the loop is woken late as well, which the kernel puts on the core that is idle.
+  static constexpr int kSpinsForRun = 2000, kSpinsThroughBorder = 24000;
+
   struct alignas(128) Waiting {
     int64_t spins = 0, slept_ns = 0;  // so far; slept at barriers
     int64_t spins_until_ns = 0;       // it has slept so much
@@ -69,6 +79,7 @@ class Pool {
   Work work_ = nullptr;
   void* context_ = nullptr;
   bool stopping_ = false;
+  std::atomic<int> spins_for_run_{kSpinsForRun};
   cpu_set_t anywhere_{};  // what the process may use
   cpu_set_t homes_{};     // of all workers
   cpu_set_t before_{};    // what the caller might, before it was kept apart

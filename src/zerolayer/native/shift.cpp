@@ -28,6 +28,7 @@ void Shift::begin() {
     start_window();
   }
   if (patience_.crowded() && crew_.threads() > 1) pool_.keep_apart();
+  pool_.stay_awake(!patience_.crowded());
 }
 
 void Shift::end() {

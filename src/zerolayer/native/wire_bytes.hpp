@@ -36,10 +36,13 @@ struct Http1 {
 // A header as a literal without indexing, no Huffman coding (RFC 7541 section 6.2.2).
 struct Http2 {
   static bool sound(Bytes value) { return value.find_first_of(Bytes("\r\n\0", 3)) == Bytes::npos; }
-  static size_t size(Bytes name, Bytes value) { return 1 + length_size(name.size()) + name.size() + length_size(value.size()) + value.size(); }
-  static char* put_header(char* at, Bytes name, Bytes value) {
+  static size_t size(Bytes name, Bytes value) { return name_size(name, value.size()) + value.size(); }
+  static char* put_header(char* at, Bytes name, Bytes value) { return put(put_name(at, name, value.size()), value); }
+  // What stands before a value of so many bytes.
+  static size_t name_size(Bytes name, size_t value) { return 1 + length_size(name.size()) + name.size() + length_size(value); }
+  static char* put_name(char* at, Bytes name, size_t value) {
     *at++ = 0;
-    return put(put_length(put(put_length(at, name.size()), name), value.size()), value);
+    return put_length(put(put_length(at, name.size()), name), value);
   }
 
  private:

@@ -107,7 +107,7 @@ class Template {
       headers[hole.place] = nb::make_tuple(hole.name, value);
       values[hole.name] = value;
       if (view(hole.name) == "content-length") {
-        uint64_t number;
+        uint64_t number = 0;
         if (!is_number(view(value), kDigits)) return nb::none();
         std::from_chars(view(value).data(), view(value).data() + view(value).size(), number);
         length = nb::int_(number);

@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 
 #include "front_slots.hpp"
+#include "wire_stream.hpp"
 #include "wire_template.hpp"
 
 namespace zl {
@@ -14,9 +15,12 @@ namespace nb = nanobind;
 
 class WholeRequests {
  public:
-  // `head` is the type of heads.
-  explicit WholeRequests(nb::handle head)
-      : type_(nb::borrow(head)), expects_continue_(type_, "expects_continue"), content_length_(type_, "content_length") {}
+  // `head` is the type of heads, `stream` that of streams, `complete` the state of those whose request is.
+  WholeRequests(nb::handle head, nb::type_object stream, nb::object complete)
+      : type_(nb::borrow(head)), stream_(stream), complete_(complete), expects_continue_(type_, "expects_continue"),
+        content_length_(type_, "content_length") {
+    if (!PyType_IsSubtype(stream_type(), reinterpret_cast<PyTypeObject*>(stream_base))) throw nb::type_error("a type of streams is expected");
+  }
 
   // As _native.pyi has it.
   nb::object find(nb::bytes data, nb::dict heads, nb::callable known, uint32_t last_id, int64_t room, size_t body_bytes, size_t most) const {
@@ -37,7 +41,27 @@ class WholeRequests {
     return found;
   }
 
+  // As _native.pyi has it.
+  int64_t open(nb::list found, nb::dict streams, int64_t window, int64_t room) const {
+    int64_t taken = 0;
+    for (nb::handle each : found) {
+      const nb::tuple request = nb::cast<nb::tuple>(each);
+      if (request.size() != 3) throw nb::type_error("a stream, a head and a body");
+      PyObject *id = PyTuple_GET_ITEM(request.ptr(), 0), *head = PyTuple_GET_ITEM(request.ptr(), 1), *body = PyTuple_GET_ITEM(request.ptr(), 2);
+      if (!PyLong_Check(id) || !is(head, type_) || !PyBytes_Check(body)) throw nb::type_error("a stream, a head and a body");
+      const nb::object made = nb::steal(stream_type()->tp_alloc(stream_type(), 0));
+      if (!made.is_valid()) throw nb::python_error();
+      const int64_t size = int64_t(bytes_in(body));
+      begin_stream(made.ptr(), number(id), window, room - size, content_length_.of(head), complete_.ptr(), size);
+      streams[nb::handle(id)] = made;
+      taken += size;
+    }
+    return taken;
+  }
+
  private:
+  PyTypeObject* stream_type() const { return reinterpret_cast<PyTypeObject*>(stream_.ptr()); }
+
   // Of a block like one before; else None.
   static nb::object head_of(Bytes block, const nb::dict& heads, const nb::callable& known) {
     const nb::bytes raw(block.data(), block.size());
@@ -47,42 +71,8 @@ class WholeRequests {
     return known(raw);
   }
 
-  nb::object type_;
+  nb::object type_, stream_, complete_;
   Slot expects_continue_, content_length_;
 };
-
-// What an HTTP/2 connection keeps of a stream (wire/http2_stream.py), as the base type of Stream: one is made for every request.
-struct StreamObject {
-  PyObject_HEAD
-  long long id, window, sent_bytes, room, received, pending_bytes;
-  PyObject *declared, *state, *body, *incremental, *refused, *pending, *ending;  // none of them leads back here
-};
-
-inline int stream_init(PyObject* me, PyObject* arguments, PyObject* named) {
-  static const char* kNames[] = {"stream_id", "window", "room", "declared", "state", "received", nullptr};
-  StreamObject* self = reinterpret_cast<StreamObject*>(me);
-  PyObject *declared, *state;
-  long long id, window, room, received = 0;
-  if (!PyArg_ParseTupleAndKeywords(arguments, named, "LLLOO|L", const_cast<char**>(kNames), &id, &window, &room, &declared, &state, &received))
-    return -1;
-  self->id = id;
-  self->window = window;
-  self->room = room;
-  self->received = received;
-  Py_XSETREF(self->declared, Py_NewRef(declared));
-  Py_XSETREF(self->state, Py_NewRef(state));
-  Py_XSETREF(self->body, PyBytes_FromStringAndSize(nullptr, 0));
-  for (PyObject** no : {&self->incremental, &self->refused}) Py_XSETREF(*no, Py_NewRef(Py_False));
-  for (PyObject** none : {&self->pending, &self->ending}) Py_XSETREF(*none, Py_NewRef(Py_None));
-  return 0;
-}
-
-inline void stream_dealloc(PyObject* me) {
-  StreamObject* self = reinterpret_cast<StreamObject*>(me);
-  PyTypeObject* type = Py_TYPE(me);
-  for (PyObject** field = &self->declared; field <= &self->ending; field++) Py_CLEAR(*field);
-  type->tp_free(me);
-  Py_DECREF(type);
-}
 
 }  // namespace zl

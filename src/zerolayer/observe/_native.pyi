@@ -60,6 +60,29 @@ class StageSums:
     def spent_ns(self) -> tuple[int, ...]:
         """Nanoseconds of each stage, in their order."""
 
+class ComputeSums:
+    """Core-nanoseconds that are charged and not yet added up by whose they are: of a decode row, and nobody's.
+
+    ``cores`` is what a step occupies; all time up to ``until_ns`` is accounted for.
+    """
+
+    cores: int
+    until_ns: int
+    def rest(self, now_ns: int, /) -> None:
+        """No step ran since the last one ended, up to now: that time is nobody's."""
+
+    def rows_ns(self, started_ns: int, ended_ns: int, rows: int, /) -> int:
+        """A step of decode rows ran, or a part of it that is not accounted for; returns what each of them is charged.
+
+        What does not divide is nobody's.
+        """
+
+    def split_ns(self, started_ns: int, ended_ns: int, rows: int, chunk_share: float, /) -> tuple[int, int]:
+        """A step that carried a chunk ran: what is each row's, and the chunk's, which the caller is to charge."""
+
+    def take_ns(self) -> tuple[int, int]:
+        """Of each row, and nobody's, since the last call."""
+
 class BusySums:
     """Busy time and steps. ``arithmetic_ns`` is the part of the busy time that lay inside steps.
 

@@ -1,7 +1,7 @@
 """What one model answered: requests, tokens, steps and times, under its name (Prometheus text format 0.0.4).
 
-While a request runs its numbers are only put down; they are added up many at a time, at every look, and before they
-become too many. One writer: the event loop.
+While a request runs its numbers are only put down, as are those of a step; they are added up many at a time, at every
+look, and before they become too many. One writer: the event loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NS_PER_S: Final = 1_000_000_000
 _NO_ANSWER: Final = (0, 0, -1)
 _TIMES: Final = len(_NO_ANSWER)  # where they begin in what is put down of a request: each stage, and the sum
 _NUMBERS: Final = _TIMES + len(Stage) + 1
-_FOLD: Final = 256  # requests; adding up so many takes the loop a fifth of a millisecond
+_FOLD: Final = 256  # requests, or steps; adding up so many takes the loop a fifth of a millisecond
 
 
 class Answered:
@@ -49,15 +49,16 @@ class Answered:
         self.steps: dict[str, int] = {}
         self.stage_ns = [0] * len(Stage)
         self._put_down: list[int] = []  # ``_NUMBERS`` each
+        self._stepped: list[tuple[str, int, int, int, int]] = []
 
-    def step(self, program: str, tokens: int) -> None:
-        """A step ran and chose ``tokens`` tokens."""
-        self.steps[program] = self.steps.get(program, 0) + 1
-        self.generation_tokens += tokens
+    def step(self, program: str, tokens: int, read: int = 0, gap_ns: int = 0, streams: int = 0) -> None:
+        """A step ran, which chose ``tokens`` tokens and read so many of a prompt.
 
-    def gap(self, nanoseconds: int, streams: int) -> None:
-        """So many streams got a token, each this long after its last one."""
-        self._between_tokens.count(nanoseconds * _NS, streams)
+        ``streams`` of the tokens came ``gap_ns`` after the last ones of their streams.
+        """
+        self._stepped.append((program, tokens, read, gap_ns, streams))
+        if len(self._stepped) >= _FOLD:
+            self._fold_steps()
 
     def admitted(self, prompt_tokens: int) -> None:
         """A request got its slot."""
@@ -77,6 +78,7 @@ class Answered:
 
     def fold(self) -> None:
         """Add up what was put down since the last time."""
+        self._fold_steps()
         for each in (self.first_token, self.sizes, self.promises):
             each.fold()
         ended, self._put_down = self._put_down, []
@@ -93,6 +95,16 @@ class Answered:
             complete = [tokens >= 0 for tokens in generated]
             shown = [[*compress(column, complete)] for column in shown]
         self.sizes.finished(*shown)
+
+    def _fold_steps(self) -> None:
+        stepped, self._stepped = self._stepped, []
+        steps = self.steps
+        for program, tokens, _, gap_ns, streams in stepped:
+            steps[program] = steps.get(program, 0) + 1
+            self.generation_tokens += tokens
+            if streams:
+                self._between_tokens.count(gap_ns * _NS, streams)
+        self.sizes.steps([tokens + read for _, tokens, read, _, _ in stepped])
 
     def shown(self) -> dict[str, Histogram]:
         """What the live page draws."""

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from zerolayer.observe._native import ComputeSums
 from zerolayer.observe.exposition import family, single
 
 IDLE: Final = "_idle"
@@ -29,16 +30,15 @@ class Charge(msgspec.Struct, frozen=True):
     chunk_ns: int
 
 
-_NOTHING: Final = Charge(0, 0)
+class ComputeMeter(ComputeSums):
+    """Totals in core-nanoseconds. One writer. ``slots`` is how many slots there are, ``cores`` what a step occupies.
 
-
-class ComputeMeter:
-    """Totals in core-nanoseconds. One writer. ``slots`` is how many slots there are, ``cores`` what a step occupies."""
+    Most steps have the rows of the step before, and are added up natively until these are others, or somebody looks.
+    """
 
     def __init__(self, cores: int, slots: int, now_ns: int) -> None:
         self.cores = cores
-        self.started_ns = now_ns
-        self._until_ns = now_ns
+        self.started_ns = self.until_ns = now_ns
         self._owners = [IDLE] * slots
         self._totals: dict[str, int] = {IDLE: 0}
         self._unrecorded: dict[str, int] = {}
@@ -48,47 +48,55 @@ class ComputeMeter:
     @property
     def wall_ns(self) -> int:
         """The time that is accounted for; times ``cores`` it is the sum of ``totals``."""
-        return self._until_ns - self.started_ns
+        return self.until_ns - self.started_ns
 
     @property
     def totals(self) -> dict[str, int]:
         """Core-nanoseconds by tenant since the start."""
+        self._settle()
         return dict(self._totals)
 
     def begin(self, slot: int, tenant: str) -> None:
         """From now on the rows of ``slot`` are this tenant's."""
+        self._settle()
         known = tenant in self._totals or len(self._totals) < _TOTALS
         self._owners[slot] = tenant if known else OTHER
         self._rows = None
+
+    def rows(self, started_ns: int, ended_ns: int, decode: Sequence[int]) -> int:
+        """A step without a chunk ran; returns what each of its rows is charged."""
+        if decode is not self._rows:
+            self._take(decode)
+        return self.rows_ns(started_ns, ended_ns, len(decode))
 
     def step(
         self, started_ns: int, ended_ns: int, decode: Sequence[int], chunk_slot: int, chunk_share: float
     ) -> Charge:
         """A step ran. ``chunk_share`` (0 to 1) is what its chunk cost of it; ``chunk_slot`` -1: nobody's, or none."""
-        self.rest(started_ns)
-        begun = max(started_ns, self._until_ns)
-        if ended_ns <= begun:
-            return _NOTHING
-        self._until_ns = ended_ns
-        whole = (ended_ns - begun) * self.cores
-        rows = len(decode)
-        chunk_ns = round(whole * chunk_share) if rows else whole
-        row_ns = (whole - chunk_ns) // rows if rows else 0
-        chunk_ns = whole - row_ns * rows  # what does not divide is the chunk's, or nobody's
-        totals, owners = self._totals, self._owners
-        if decode != self._rows:  # most steps have the rows of the step before
-            self._rows, self._shares = decode, Counter([owners[slot] for slot in decode])
-        for owner, count in self._shares.items():
-            totals[owner] = totals.get(owner, 0) + row_ns * count
-        owner = owners[chunk_slot] if chunk_slot >= 0 else IDLE
-        totals[owner] = totals.get(owner, 0) + chunk_ns
+        if decode is not self._rows:
+            self._take(decode)
+        row_ns, chunk_ns = self.split_ns(started_ns, ended_ns, len(decode), chunk_share)
+        if chunk_ns:
+            owner, totals = self._owners[chunk_slot] if chunk_slot >= 0 else IDLE, self._totals
+            totals[owner] = totals.get(owner, 0) + chunk_ns
         return Charge(row_ns, chunk_ns)
 
-    def rest(self, now_ns: int) -> None:
-        """No step ran since the last one ended, up to now."""
-        if now_ns > self._until_ns:
-            self._totals[IDLE] += (now_ns - self._until_ns) * self.cores
-            self._until_ns = now_ns
+    def _take(self, decode: Sequence[int]) -> None:
+        """These are the rows from now on."""
+        if decode == self._rows:
+            return
+        self._settle()
+        owners = self._owners
+        self._rows, self._shares = decode, Counter([owners[slot] for slot in decode])
+
+    def _settle(self) -> None:
+        """Add up what is charged so far."""
+        row_ns, idle_ns = self.take_ns()
+        totals = self._totals
+        totals[IDLE] += idle_ns
+        if row_ns:
+            for owner, count in self._shares.items():
+                totals[owner] = totals.get(owner, 0) + row_ns * count
 
     def unrecorded(self, slot: int, core_ns: int) -> None:
         """Of what was charged to the slot's tenant, this comes after its request was answered."""
@@ -119,6 +127,10 @@ class FurtherSlots:
         first = self._first
         rows = [first + slot for slot in decode]
         return self._meter.step(started_ns, ended_ns, rows, chunk_slot + first if chunk_slot >= 0 else -1, chunk_share)
+
+    def rows(self, started_ns: int, ended_ns: int, decode: Sequence[int]) -> int:
+        """As ``ComputeMeter.rows``."""
+        return self._meter.rows(started_ns, ended_ns, [self._first + slot for slot in decode])
 
     def unrecorded(self, slot: int, core_ns: int) -> None:
         """As ``ComputeMeter.unrecorded``."""

@@ -21,10 +21,10 @@ _REQUEST_S: Final = (
 
 
 class Sizes:
-    """Counted once a request, and once a step, rendered on scrape.
+    """Counted once a request, and for many steps at once, rendered on scrape.
 
     ``asked``: a request that will run wants so many answers to each of its prompts. ``started``: it gets its slot, for
-    an answer of at most so many tokens. ``step``: a step read and chose so many tokens together.
+    an answer of at most so many tokens. ``steps``: steps read and chose so many tokens together, each.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Sizes:
         self._cached_tokens = 0
         self.asked = self._answers.observe
         self.started = self._allowed.observe
-        self.step = self._step.observe
+        self.steps = self._step.add
 
     def finished(
         self,
@@ -65,7 +65,7 @@ class Sizes:
 
     def fold(self) -> None:
         """As ``Histogram.fold``, for what is counted where it happens."""
-        for histogram in (self._answers, self._allowed, self._step):
+        for histogram in (self._answers, self._allowed):
             histogram.fold()
 
     def lines(self, labels: str) -> Iterator[str]:

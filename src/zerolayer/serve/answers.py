@@ -19,8 +19,7 @@ from zerolayer.front.description import Description
 from zerolayer.front.dispatch import Dispatcher
 from zerolayer.front.exchange import Action
 from zerolayer.front.generate import Answer, Generator
-from zerolayer.front.grpc import Method
-from zerolayer.front.grpc_inference import GrpcFraming, inference_methods
+from zerolayer.front.grpc_inference import GrpcFraming, inference_actions
 from zerolayer.front.health import Health
 from zerolayer.front.held import HeldClients
 from zerolayer.front.inference import Inference
@@ -58,7 +57,7 @@ class Parts:
 
 
 class Answers:
-    """All that is answered by one model. ``paths`` has an action for each method of a path."""
+    """All that is answered by one model. ``paths`` has an action for each method of a path, ``calls`` for gRPC's."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -66,7 +65,7 @@ class Answers:
         self.models = self._build_models()
         self._transcripts = Transcripts(parts.loaded.vocabulary, parts.loaded.tool_format)
         counter = TokenCounter(parts.guard, self._limits, parts.helper)
-        self.methods: Mapping[str, Method] = inference_methods(self._inference(GrpcFraming(), counter))
+        self.calls: Mapping[str, Action] = inference_actions(self._inference(GrpcFraming(), counter))
         self.paths: Mapping[str, Mapping[str, Action]] = self._service(counter)
 
     def _service(self, counter: TokenCounter) -> dict[str, Mapping[str, Action]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from zerolayer.contract import Contract
-from zerolayer.front.door import Door, over_limit
+from zerolayer.front.door import at_door, over_limit
 from zerolayer.front.exchange import Router
 from zerolayer.front.listener import Listener, affordable_connections, bind, bind_unix, raise_descriptor_limit
 from zerolayer.front.site import Peer, Site
@@ -194,4 +194,4 @@ class Entrances:
         return self._given.pop(name, [])
 
     def _maker(self, site: Site, router: Router, connections: set[Peer]) -> Callable[..., asyncio.Protocol]:
-        return partial(Door, site, router, connections, self._loop)
+        return partial(at_door, site, router, connections, self._loop)

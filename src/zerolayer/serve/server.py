@@ -98,6 +98,7 @@ class Server:
         self.records = Records(contract, loaded.name, self.meter, time.time, self._helper, os.environ)
         self.nodes = NodeBook(contract, Derating.of_process(os.environ), self._helper)
         self._sweeper: asyncio.TimerHandle | None = None
+        self._load, self._told_load = (-1, -1, b""), b""  # what was told last, and its words
         self._open_slots: Calendar | None = None  # those of the room: they are looked at for every reply
         site = self._build_site(limits, self.metrics, self.glue, contract)
         book, aside = self.book, (self._helper, self._compiler)
@@ -351,10 +352,13 @@ class Server:
         )
 
     def _load_hint(self) -> bytes:
+        """Every reply asks for it, and gets the same bytes for as long as they are true."""
         slots = self._open_slots
-        if slots is None:
-            return b"free=0;next_ms=0" + self.nodes.tail
-        return b"free=%d;next_ms=%d%b" % (*slots.standing(), self.nodes.tail)
+        free, next_ms = (0, 0) if slots is None else slots.standing()
+        load = (free, next_ms, self.nodes.tail)
+        if load != self._load:
+            self._load, self._told_load = load, b"free=%d;next_ms=%d%b" % load
+        return self._told_load
 
     def _sweep(self) -> None:
         """Deadlines of all connections, and whether the step thread still moves."""

@@ -10,7 +10,7 @@ from zerolayer.front.deploys import Begin, Deploys
 from zerolayer.front.doorkeeper import Doorkeeper
 from zerolayer.front.exchange import Action, Exchange
 from zerolayer.front.gate import Gate, hosts_of
-from zerolayer.front.grpc import Calls, GrpcCall, Method
+from zerolayer.front.grpc import Calls, Method
 from zerolayer.front.grpc_health import HEALTH, GrpcHealth
 from zerolayer.front.grpc_inference import SERVICE
 from zerolayer.front.grpc_reflection import Reflection
@@ -80,19 +80,19 @@ class Tables:
         return act
 
     def _methods(self) -> dict[str, Method]:
-        methods = {path: self._method(path) for path in self._room().answers.methods}
+        methods = {path: Method(action=self._call(path)) for path in self._room().answers.calls}
         return methods | self.grpc_health.methods() | Reflection((SERVICE, HEALTH)).methods()
 
-    def _method(self, path: str) -> Method:
+    def _call(self, path: str) -> Action:
         current = self._room
 
-        def run(call: GrpcCall, message: bytes | None) -> None:
+        def act(exchange: Exchange) -> None:
             room = current()
-            if call.exchange.receipt is not None:
-                call.exchange.receipt.model = room.model
-            room.answers.methods[path].handler(call, message)
+            if exchange.receipt is not None:
+                exchange.receipt.model = room.model
+            room.answers.calls[path](exchange)
 
-        return Method(run, current().answers.methods[path].streaming)
+        return act
 
     def _build_routers(
         self,

@@ -21,7 +21,8 @@ from zerolayer.errors import (
     UnsupportedEncoding,
     ZerolayerError,
 )
-from zerolayer.wire._native import grpc_frame, grpc_message, joined
+from zerolayer.wire._native import GrpcLater, grpc_frame, grpc_message
+from zerolayer.wire.http2_reply import header_block
 
 Header = tuple[bytes, bytes]
 
@@ -31,7 +32,7 @@ IDENTITY: Final = b"identity"
 OK_TRAILERS: Final[tuple[Header, ...]] = ((b"grpc-status", b"0"),)
 PREFIX_BYTES: Final = 5  # whether the message is compressed, and its length
 
-_TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_TIMEOUT_DIGITS: Final = 8
 _UNIT_NS: Final = {
     b"H": 3_600_000_000_000,
     b"M": 60_000_000_000,
@@ -40,7 +41,6 @@ _UNIT_NS: Final = {
     b"u": 1000,
     b"n": 1,
 }
-_ALONE: Final = (b"", b"")
 _NOT_PLAIN: Final = re.compile(rb"[^\x20-\x24\x26-\x7e]")
 _ONE: Final = "this method takes exactly one message"
 PARTIAL: Final = "the call ends within a message"
@@ -114,10 +114,10 @@ def _refusal(flag: int, length: int, message_bytes: int) -> ZerolayerError | Non
 
 def parse_timeout(value: bytes) -> int:
     """``grpc-timeout`` in nanoseconds. Raises ``InvalidRequest``."""
-    found = _TIMEOUT.fullmatch(value)
-    if found is None:
+    number, unit_ns = value[:-1], _UNIT_NS.get(value[-1:])
+    if unit_ns is None or not number.isdigit() or len(number) > _TIMEOUT_DIGITS:
         raise InvalidRequest("grpc-timeout must be up to eight digits and a unit of H, M, S, m, u or n")
-    return int(found[1]) * _UNIT_NS[found[2]]
+    return int(number) * unit_ns
 
 
 def percent_encoded(text: str) -> bytes:
@@ -127,13 +127,14 @@ def percent_encoded(text: str) -> bytes:
 
 def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     """The trailers of a call that failed; of a busy server with the milliseconds after which to come back."""
-    if isinstance(error, RetryLater):
-        return later_trailers(error)
     trailers = (
         (b"grpc-status", b"%d" % error.grpc_code),
         (b"grpc-message", percent_encoded(error.message)),
         (b"zl-help", error.help.encode("ascii")),
     )
+    if isinstance(error, RetryLater):
+        ticket = () if error.ticket is None else ((b"zl-ticket", error.ticket.encode("ascii")),)
+        return (*trailers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms), *ticket)
     if isinstance(error, Unavailable):
         peers = ((b"zl-peers", ",".join(error.peers).encode("ascii")),) if error.peers else ()
         return (*trailers, *peers, (b"grpc-retry-pushback-ms", b"%d" % error.retry_after_ms))
@@ -144,18 +145,17 @@ def status_trailers(error: ZerolayerError) -> tuple[Header, ...]:
     return trailers
 
 
-def later_trailers(error: RetryLater) -> tuple[Header, ...]:
-    """The same of a refusal that passes: under load most replies."""
-    number = error.retry_after_ms
-    parts, status, about = _later_parts(error.template, error.grpc_code, error.code)
-    message, pushback = (b"grpc-message", joined(parts, number)), (b"grpc-retry-pushback-ms", joined(_ALONE, number))
-    if error.ticket is None:
-        return status, message, about, pushback
-    return status, message, about, pushback, (b"zl-ticket", error.ticket.encode("ascii"))
+def later_fields(error: RetryLater) -> bytes:
+    """The head of a call that is refused for now and has no messages (Trailers-Only), as HTTP/2 writes it.
+
+    Under load that is most replies. It says what ``status_trailers`` say.
+    """
+    return _later(error.template, error.grpc_code, error.code).fields(error.retry_after_ms, error.ticket or "")
 
 
 @lru_cache(64)
-def _later_parts(template: str, grpc_code: int, code: str) -> tuple[tuple[bytes, ...], Header, Header]:
+def _later(template: str, grpc_code: int, code: str) -> GrpcLater:
     """What refusals of one kind have in common; the message in the parts between which the milliseconds stand."""
     parts = tuple(percent_encoded(template).split(b"{ms}"))
-    return parts, (b"grpc-status", b"%d" % grpc_code), (b"zl-help", (HELP + code).encode("ascii"))
+    constant = (CONTENT_TYPE, (b"grpc-status", b"%d" % grpc_code), (b"zl-help", (HELP + code).encode("ascii")))
+    return GrpcLater(header_block(constant), parts)

@@ -78,28 +78,30 @@ class Http1Protocol:
     connections with the same limits.
     """
 
+    # What most connections never change, or not before their first request: many begin at once.
+    _state: _State = _HEAD
+    _searched = 0  # bytes of the buffer in which no end of head was found
+    _blank_line = False  # the one empty line that may come before a request line was skipped
+    _head: Head = NO_HEAD
+    _habits: Habits | None = None  # heads that came before but for some values
+    _last_raw = b""  # the last head that was found in the memory
+    _usual: Head | None = None  # the last head that came again, of these bytes
+    _usual_raw = b"\0"  # which no head begins with
+    _contributions = OF_ONE_CONNECTION  # that are left
+    _left = 0  # bytes of the body, or of the chunk, that are still to come
+    _framing = 0
+
     def __init__(
         self, head_bytes: int, body_bytes: int, header_count: int = 100, memory: HeadMemory | None = None
     ) -> None:
         self._head_bytes = head_bytes
         self._body_bytes = body_bytes
         self._header_count = header_count
-        self._state = _State.HEAD
         self._events: list[Event] = []
         self._buffer = bytearray()
-        self._searched = 0  # bytes of the buffer in which no end of head was found
-        self._blank_line = False  # the one empty line that may come before a request line was skipped
-        self._head = NO_HEAD
         self._heads: dict[bytes, Head] = {}  # that came before: most clients send the same one each time
-        self._habits = Habits()  # or the same one but for some values
         self._memory = memory or HeadMemory()
-        self._last_raw = b""  # the last head that was found there
-        self._usual: Head | None = None  # the last head that came again, of these bytes
-        self._usual_raw = b"\0"  # which no head begins with
-        self._contributions = OF_ONE_CONNECTION  # that are left
         self._body = bytearray()  # decoded chunks
-        self._left = 0  # bytes of the body, or of the chunk, that are still to come
-        self._framing = 0
 
     @property
     def idle(self) -> bool:
@@ -186,6 +188,8 @@ class Http1Protocol:
         head = parse_head(raw, self._header_count)
         if len(raw) <= _REMEMBERED_BYTES:
             remember(self._heads, raw, head, _HEADS)
+            if self._habits is None:
+                self._habits = Habits()
             self._habits.learn(raw, head)
             if self._contributions:
                 self._contributions -= 1
@@ -194,7 +198,7 @@ class Http1Protocol:
 
     def _known(self, raw: bytes) -> Head | None:
         """The head that ``raw`` is, if one like it came before; ``_heads`` was looked at."""
-        head = self._habits.head(raw)
+        head = None if self._habits is None else self._habits.head(raw)
         if head is None:
             head = self._memory.head(raw)
             if head is not None:

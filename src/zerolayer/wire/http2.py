@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from zerolayer.errors import HeadersTooLarge
-from zerolayer.wire._native import WholeRequests
-from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http2_control import Control
 from zerolayer.wire.http2_events import Closed, Event, Opened
 from zerolayer.wire.http2_frames import (
@@ -45,14 +43,13 @@ from zerolayer.wire.http2_frames import (
 from zerolayer.wire.http2_head import HeadDecoder, MalformedHead
 from zerolayer.wire.http2_limits import SMALL_DATA_BYTES, Http2Limits, Toll, Tolls
 from zerolayer.wire.http2_reply import reply_block, status_field, trailer_block
-from zerolayer.wire.http2_sending import Sender
+from zerolayer.wire.http2_sending import Sender, put_whole
 from zerolayer.wire.http2_stream import State, Step, Stream
-from zerolayer.wire.http2_streams import Streams, Whole
+from zerolayer.wire.http2_streams import Streams, Whole, find_whole
 
 __all__ = ["Code", "Http2Limits", "Http2Protocol"]
 
 Fields = Sequence[tuple[bytes, bytes]]
-_find_whole = WholeRequests(Head).find
 
 
 class Http2Protocol:
@@ -121,7 +118,7 @@ class Http2Protocol:
         streams, limits, decoder = self._streams, self._limits, self._decoder
         most = limits.streams - len(streams.open)
         heads, last_id, room = decoder.heads, streams.last_id, streams.room
-        found = _find_whole(data, heads, decoder.known, last_id, room, limits.body_bytes, most)
+        found = find_whole(data, heads, decoder.known, last_id, room, limits.body_bytes, most)
         if found:
             streams.add_whole(found)
             self.frames += len(found)
@@ -156,7 +153,8 @@ class Http2Protocol:
         if stream is None:
             return
         sender, ending = self.sender, trailer_block(tuple(trailers)) if trailers else b""
-        if sender.reply(stream, status_field(status), common, tuple(headers), body, ending):
+        if put_whole(sender, stream, status_field(status), common, tuple(headers), body, ending):
+            self._streams.ended(stream)
             return
         sender.head(stream, reply_block(status, headers, common), ended=not (body or ending))
         if body or ending:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from zerolayer.wire._native import SenderNumbers, http2_reply
+from zerolayer.wire._native import SenderNumbers, WholeReplies
 from zerolayer.wire.http2_frames import (
     END_STREAM,
     FRAME_BYTES,
@@ -32,6 +32,7 @@ class Sender(SenderNumbers):
 
     While ``held`` is set no DATA leaves: the socket takes nothing, and a window is no reason to buffer in its place.
     ``place`` is for whoever collects frames of many connections at once: where those of this one are; 0: nowhere.
+    ``free`` is what he was told last of where he may send them, 0 when he is to ask.
     ``block_start`` is what the next header block must begin with. ``more``: DATA that may leave waits for the next
     ``take``, so that a client whose windows are wide cannot have all that it asked for copied at once.
     """
@@ -69,32 +70,6 @@ class Sender(SenderNumbers):
         self._block(stream, block, ended=ended)
         if ended:
             self._on_end(stream)
-
-    def reply(
-        self,
-        stream: Stream,
-        status: bytes,
-        common: bytes,
-        headers: tuple[tuple[bytes, bytes], ...],
-        body: bytes,
-        ending: bytes,
-    ) -> bool:
-        """A whole reply, if its body may leave now, in one frame, and its head as it is; else False, and nothing left.
-
-        ``status``, ``common`` and ``ending``, the trailers, are rendered.
-        """
-        size, window = len(body), self.window
-        if size > window or size > stream.window or self.out_bytes >= _ENOUGH or self.held or self.block_start:
-            return False
-        frames = http2_reply(stream.id, status, common, headers, body, ending)
-        if frames is None:
-            return False
-        self.window = window - size
-        stream.sent_bytes += size
-        self.out.append(frames)
-        self.out_bytes += len(frames)
-        self._on_end(stream)
-        return True
 
     def piece(self, stream: Stream, data: bytes) -> None:
         """A piece of a reply that goes on. Nearly every token is one, so nothing is called here."""
@@ -211,3 +186,10 @@ class Sender(SenderNumbers):
     def _block(self, stream: Stream, block: bytes, *, ended: bool) -> None:
         self.control(head_frames(stream.id, self.block_start + block, ended=ended))
         self.block_start = b""
+
+
+put_whole: Final = WholeReplies(Sender, Stream, _ENOUGH).put
+"""A whole reply, if its body may leave now, in one frame, and its head as it is; else False, and nothing was done.
+
+Whoever calls it tells ``on_end``.
+"""

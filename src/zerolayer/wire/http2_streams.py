@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from zerolayer.errors import BodyTooLarge, ZerolayerError
+from zerolayer.wire._native import WholeRequests
 from zerolayer.wire.http1_head import Head
 from zerolayer.wire.http2_events import Chunk, Event, Gone, Message, Refused
 from zerolayer.wire.http2_frames import LARGEST_WINDOW, Code, ConnectionFault, StreamFault, rst_stream, window_update
@@ -14,6 +15,10 @@ from zerolayer.wire.http2_stream import CLOSED, COMPLETE, END_RECEIVED, END_SENT
 
 Whole = tuple[int, Head, bytes]
 """A stream and its request, head and body."""
+
+_whole = WholeRequests(Head, Stream, COMPLETE)
+find_whole = _whole.find
+_open_whole = _whole.open
 
 _PREFIX_BYTES: Final = 64  # of a body beside what its own limit counts: the prefix of a gRPC message
 _FORGOTTEN: Final = 256  # streams ended before their request was complete, whose late frames are still dropped
@@ -29,7 +34,7 @@ class Streams:
     def __init__(self, limits: Http2Limits) -> None:
         self._limits = limits
         self._body_bytes = limits.body_bytes + _PREFIX_BYTES
-        self.sender = Sender(self._ended)
+        self.sender = Sender(self.ended)
         self.open: dict[int, Stream] = {}
         self.last_id = 0
         self.room = min(limits.held_bytes, LARGEST_WINDOW)
@@ -56,13 +61,9 @@ class Streams:
         return stream
 
     def add_whole(self, requests: list[Whole]) -> None:
-        """New streams whose requests are complete and break no limit."""
-        window, first_room, taken = self.sender.initial_window, self.first_room, 0
-        for stream_id, head, body in requests:
-            size = len(body)
-            taken += size
-            self.open[stream_id] = Stream(stream_id, window, first_room - size, head.content_length, COMPLETE, size)
-            self.last_id = stream_id
+        """New streams of one request or more that are complete and break no limit."""
+        taken = _open_whole(requests, self.open, self.sender.initial_window, self.first_room)
+        self.last_id = requests[-1][0]
         self.room -= taken
         self._returned += taken
         if self._returned >= self._give_back:
@@ -154,6 +155,16 @@ class Streams:
         if len(self._ended_early) > _FORGOTTEN:
             del self._ended_early[next(iter(self._ended_early))]
 
+    def ended(self, stream: Stream) -> None:
+        """Our last frame of the stream is on its way."""
+        if stream.state is COMPLETE and not (stream.body or self.sender.blocked):  # nearly every one
+            stream.state = CLOSED
+            del self.open[stream.id]
+            return
+        if stream.state is OPEN:  # the rest of the request is not wanted
+            self.sender.control(rst_stream(stream.id, Code.NO_ERROR))
+        self.forget(stream, END_SENT)
+
     def _take_body(self, stream: Stream, data: bytes, *, ended: bool) -> None:
         stream.received += len(data)
         declared = stream.declared
@@ -200,16 +211,6 @@ class Streams:
         if taken >= self.first_room // 2 and stream.state is OPEN:
             self.sender.control(window_update(stream.id, taken))
             stream.room += taken
-
-    def _ended(self, stream: Stream) -> None:
-        """Our last frame of the stream is on its way."""
-        if stream.state is COMPLETE and not (stream.body or self.sender.blocked):  # nearly every one
-            stream.state = CLOSED
-            del self.open[stream.id]
-            return
-        if stream.state is OPEN:  # the rest of the request is not wanted
-            self.sender.control(rst_stream(stream.id, Code.NO_ERROR))
-        self.forget(stream, END_SENT)
 
 
 _TOGETHER: Final = (

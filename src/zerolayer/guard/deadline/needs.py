@@ -8,6 +8,7 @@ from zerolayer.guard.deadline.booking import Work
 from zerolayer.model.cost import CostTable, Prices
 from zerolayer.model.engine import chunk_of
 
+_LENGTHS: Final = 256  # that are remembered
 _TOLD: Final = 0.8  # of the deadline: how much of it a default number of tokens may fill
 
 
@@ -17,6 +18,8 @@ class Needs:
     def __init__(self, cost: CostTable, chunk_tokens: int) -> None:
         self._cost = cost
         self._chunk_tokens = chunk_tokens
+        self._priced: Prices | None = None
+        self._works: dict[tuple[int, int], Work] = {}  # at those prices: of those who come at once many are as long
 
     def work(self, prompt_tokens: int, max_tokens: int, *, scored: bool = False) -> Work:
         """What so many tokens need; ``scored``: each token of the prompt, too."""
@@ -30,11 +33,16 @@ class Needs:
 
     def plain(self, prices: Prices, prompt_tokens: int, max_tokens: int) -> Work:
         """In whole chunks, and the rest."""
-        full_ns = prices.chunk_ns[-1]
-        full, rest = divmod(prompt_tokens, self._chunk_tokens)
-        if not rest:
-            return Work(full, full * full_ns, full_ns, max_tokens)
-        return Work(full + 1, full * full_ns + prices.chunk(rest), full_ns, max_tokens)
+        if prices is not self._priced or len(self._works) >= _LENGTHS:
+            self._priced, self._works = prices, {}
+        lengths = (prompt_tokens, max_tokens)
+        work = self._works.get(lengths)
+        if work is None:
+            full_ns = prices.chunk_ns[-1]
+            full, rest = divmod(prompt_tokens, self._chunk_tokens)
+            chunk_ns = full * full_ns + (prices.chunk(rest) if rest else 0)
+            work = self._works[lengths] = Work(full + (rest > 0), chunk_ns, full_ns, max_tokens)
+        return work
 
     def within(self, end_ns: int, prompt_tokens: int, wished: int) -> int:
         """As many of the ``wished`` tokens as a deadline of ``end_ns`` allows, at least 1."""
