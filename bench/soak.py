@@ -37,8 +37,10 @@ from zerolayer.serve.server import Server
 ABORTS = 0.3
 WORKERS = 10  # of 16 slots: what aborts leave behind for a step takes some, and now and then all
 WARM = 2000  # requests before the first look: buffers and caches reach their size
+GROWS = ("memory_mb", "malloc bytes", "objects")  # by caches too, until they are full
 MEMORY_MB = 8.0  # that a process may have grown by
-LEAK_BYTES = 40  # a request, in the second half: less than an object of Python's
+LEAK_BYTES = 40  # a request, in the second half, of what malloc has given: less than the smallest buffer that one needs
+LEAK_OBJECTS = 0.5  # a request, in the second half: one that was kept of each would be 1
 
 
 def main() -> int:
@@ -91,20 +93,24 @@ async def soak(model: Any, folder: Path, requests: int, progress: Callable[[int,
             counts[name] = counts.get(name, 0) + 1
     exact = same(before, half) and same(before, after)
     grown = after["memory_mb"] - before["memory_mb"]
-    leak_bytes = (after["memory_mb"] - half["memory_mb"]) * (1 << 20) / max(1, requests // 2)
+    second = max(1, requests // 2)
+    bytes_left, objects_left = ((after[name] - half[name]) / second for name in ("malloc bytes", "objects"))
     return {
         "requests": requests,
         "per_s": requests / took,
         "outcomes": counts,
         "looks": {name: (before[name], half[name], after[name]) for name in before},
-        "grown_bytes_a_request": leak_bytes,  # in the second half
-        "as_before": exact and grown <= MEMORY_MB and (requests < 10_000 or leak_bytes <= LEAK_BYTES),
+        "grown_bytes_a_request": bytes_left,  # in the second half
+        "grown_objects_a_request": objects_left,
+        "as_before": exact
+        and grown <= MEMORY_MB
+        and (requests < 10_000 or (bytes_left <= LEAK_BYTES and objects_left <= LEAK_OBJECTS)),
     }
 
 
 def same(one: dict[str, float], other: dict[str, float]) -> bool:
     """Everything that is counted is equal."""
-    return all(one[name] == other[name] for name in one if name != "memory_mb")
+    return all(one[name] == other[name] for name in one if name not in GROWS)
 
 
 async def settled(server: Server, before: dict[str, float]) -> dict[str, float]:
@@ -128,6 +134,8 @@ async def look(server: Server) -> dict[str, float]:
     memory_mb, descriptors = process()
     return {
         "memory_mb": memory_mb,
+        "malloc bytes": malloc_bytes(),
+        "objects": sys.getallocatedblocks(),
         "descriptors": descriptors,
         "tasks": len(asyncio.all_tasks()),
         "threads": threading.active_count(),
@@ -153,6 +161,31 @@ def process() -> tuple[float, int]:
     status = Path("/proc/self/status").read_text()
     own_kb = sum(int(line.split()[1]) for line in status.splitlines() if line.startswith(("RssAnon:", "VmSwap:")))
     return own_kb / 1024, len(list(Path("/proc/self/fd").iterdir()))
+
+
+class _Mallinfo(ctypes.Structure):
+    """mallinfo2(3)."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    )  # fmt: skip
+
+
+def malloc_bytes() -> int:
+    """What malloc has given and was not given back: pages that it keeps for the next time do not count.
+
+    Small objects of Python's are not among them: those are counted one by one.
+    """
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:  # a libc without it
+        return 0
+    mallinfo.restype = _Mallinfo
+    found = mallinfo()
+    return int(found.uordblks + found.hblkhd)
 
 
 async def clients(server: Server, requests: int, progress: Callable[[int, int], None]) -> None:
