@@ -136,9 +136,9 @@ class Freshness(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """The text that people read when all slots are busy; ``{ms}`` is the wait."""
+    """The text that people read when no slot can start a request now; ``{ms}`` is the wait."""
 
-    message: Annotated[str, Meta(min_length=1, max_length=512)] = "All slots are busy; ask again in {ms} ms."
+    message: Annotated[str, Meta(min_length=1, max_length=512)] = "No slot can start this now; ask again in {ms} ms."
 
 
 class Contract(Struct, frozen=True):

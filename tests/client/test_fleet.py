@@ -50,7 +50,7 @@ def test_slots_of_living_nodes_are_in_use_while_calls_wait(seed, tokens) -> None
     watched.begin()
     watched.callers.world.run(4000)
     assert watched.in_use() > 0.96 * (NODES - 1) * SLOTS
-    assert watched.asked() < 2.4  # of 16 tokens: where prompts before a start leave no room, it is told, not booked
+    assert watched.asked() < 2.25
     assert watched.callers.tally.statistics().failed == 0
 
 

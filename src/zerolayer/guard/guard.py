@@ -19,18 +19,17 @@ from zerolayer.errors import (
     InvalidRequest,
     ModelNotFound,
     PermissionRefused,
-    SlotsBusy,
     Unavailable,
     ZerolayerError,
 )
 from zerolayer.guard._native import sha256
-from zerolayer.guard.budget.budgets import Budgets, Size
+from zerolayer.guard.budget.budgets import Budgets, Hold, Size
 from zerolayer.guard.deadline.admission import Admission, Grant, NoSlot, Wish
 from zerolayer.guard.deadline.booking import Booking, Work
 from zerolayer.guard.deadline.limits import Limits, read_limits
 from zerolayer.guard.deadline.needs import Needs
 from zerolayer.guard.deadline.reservation import Arrival, Held, Reservation
-from zerolayer.guard.deadline.tickets import Asker, Name, read_asker
+from zerolayer.guard.deadline.tickets import Name, read_asker
 from zerolayer.guard.freshness import TIMELESS, Freshness
 from zerolayer.guard.identity import ANYONE, Identity
 from zerolayer.guard.prompts.length import is_scored
@@ -42,6 +41,7 @@ from zerolayer.model.cost import CostTable
 from zerolayer.model.engine import Generation
 from zerolayer.wire.schema import Request, Sampling, Tier
 
+_Claimed = tuple[Grant, Booking | None, tuple[int, ...]]
 _NO_SLOT: Final = Grant(-1, 0)
 _UNMEASURED: Final = Size(0)  # of a request that is held against nothing
 _NS_PER_MS: Final = 1_000_000
@@ -163,22 +163,15 @@ class Guard:
         if self.budgets.bind(identity):
             smallest, largest = self._size(least, lower + fits, answers), self._size(most, upper + fits, answers)
         hold = self.budgets.reserve(identity, smallest, largest)
-        try:
-            answer, others = self._claim(wish, arrival.asker, answers)
-        except BaseException:
-            hold.release()
-            raise
-        if isinstance(answer, ZerolayerError):
-            hold.release()  # a refusal uses nothing, and is no request
-            if arrival.stamps.checked and isinstance(answer, SlotsBusy):
-                return self._not_in_vain(arrival, answer)
-            return answer
-        booking, grant = (answer, _NO_SLOT) if isinstance(answer, Booking) else (None, answer)
+        claimed = self._claim(wish, arrival, hold, answers)
+        if isinstance(claimed, ZerolayerError):
+            return claimed
+        grant, booking, others = claimed
         reservation = Reservation(
             grant.slot,
             text_bytes > LONG_TEXT_BYTES,
             wish,
-            arrival.asker,
+            arrival,
             tokens,
             hold,
             texts,
@@ -189,21 +182,33 @@ class Guard:
         )
         return reservation if booking is None else Held(booking, reservation)
 
-    def _not_in_vain(self, arrival: Arrival, refusal: SlotsBusy) -> NoSlot:
+    def _claim(self, wish: Wish, arrival: Arrival, hold: Hold, answers: int = 1) -> _Claimed | NoSlot:
+        """A slot for each answer, or the booking of a client that is to be held. Else ``hold`` is given back."""
+        answer: Grant | Booking | NoSlot | list[int]
+        try:
+            if answers == 1:
+                answer = self.admission.ask(wish, arrival.asker)
+            else:
+                answer = self.admission.ask_several(wish, answers)
+        except BaseException:
+            hold.release()
+            raise
+        if isinstance(answer, ZerolayerError):
+            hold.release()  # a refusal uses nothing, and is no request
+            return self._not_in_vain(arrival, answer)
+        if isinstance(answer, list):
+            return Grant(answer[0], 0), None, tuple(answer[1:])
+        return (_NO_SLOT, answer, ()) if isinstance(answer, Booking) else (answer, None, ())
+
+    def _not_in_vain(self, arrival: Arrival, refusal: NoSlot) -> NoSlot:
         """Nobody is told to come at a time at which its input is too old."""
+        if not arrival.stamps.checked or isinstance(refusal, BeyondHorizon):
+            return refusal
         lasts_ms = self.freshness.lasts_ms(arrival.stamps, arrival.verdict)
         if lasts_ms is None or refusal.retry_after_ms <= lasts_ms:
             return refusal
         self.admission.give_back(refusal.ticket or "", arrival.asker.credential)
         return BeyondHorizon("no slot is free before the input is too old; send it later, with fresher input")
-
-    def _claim(self, wish: Wish, asker: Asker, answers: int) -> tuple[Grant | Booking | NoSlot, tuple[int, ...]]:
-        if answers == 1:
-            return self.admission.ask(wish, asker), ()
-        slots = self.admission.ask_several(wish, answers)
-        if isinstance(slots, ZerolayerError):
-            return slots, ()
-        return Grant(slots[0], 0), tuple(slots[1:])
 
     def reserve_draft(self, request: Request, arrival: Arrival) -> Reservation:
         """Claim budgets and the place of drafts for a request that only fills the prompt cache.
@@ -220,7 +225,7 @@ class Guard:
             self.drafts.release()
             raise
         texts = self._texts.of(arrival.identity.tenant)
-        return Reservation(self.drafts.number, True, wish, arrival.asker, 1, hold, texts)
+        return Reservation(self.drafts.number, True, wish, arrival, 1, hold, texts)
 
     def confirm_draft(self, reservation: Reservation, request: Request, prompt: Prompt) -> Generation:
         """What the engine is to read. Raises what ``confirm`` raises; the caller releases the reservation then."""
@@ -281,17 +286,12 @@ class Guard:
     def _anew(self, reservation: Reservation, wish: Wish) -> Reservation | Held | NoSlot:
         """As if it had just come, with another wish."""
         self.slots.release(reservation.slot)
-        try:
-            answer = self.admission.ask(wish, reservation.asker)
-        except BaseException:
-            reservation.hold.release()
-            raise
-        if isinstance(answer, ZerolayerError):
-            reservation.hold.release()
-            return answer
-        slot, booked = (-1, False) if isinstance(answer, Booking) else (answer.slot, answer.booked)
-        then = msgspec.structs.replace(reservation, slot=slot, wish=wish, presumed=0, booked=booked)
-        return Held(answer, then) if isinstance(answer, Booking) else then
+        claimed = self._claim(wish, reservation.arrival, reservation.hold)
+        if isinstance(claimed, ZerolayerError):
+            return claimed
+        grant, booking, _ = claimed
+        then = msgspec.structs.replace(reservation, slot=grant.slot, wish=wish, presumed=0, booked=grant.booked)
+        return then if booking is None else Held(booking, then)
 
     def check(self, request: Request, identity: Identity = ANYONE) -> bool:
         """Whether the text is long, so that it must be tokenised off the loop. For requests that take no slot.
@@ -317,7 +317,7 @@ class Guard:
                     if reservation.booked:
                         self.admission.broken()
                     wish = msgspec.structs.replace(reservation.wish, most=work, least=work, promised=work)
-                    raise self._longer(wish, reservation.asker, request.answers)
+                    raise self._longer(wish, reservation.arrival, request.answers)
                 works.append(work)
                 # Packed here, where its numbers were just made: between two steps each would be a look into memory.
                 packed = array("i", ids)
@@ -337,11 +337,11 @@ class Guard:
         hold.begin()
         return generations
 
-    def _longer(self, wish: Wish, asker: Asker, answers: int) -> NoSlot:
+    def _longer(self, wish: Wish, arrival: Arrival, answers: int) -> NoSlot:
         """The refusal of what does not fit now that its length is known: booked like any other."""
         if answers > 1:
-            return self.admission.refuse_several(wish, answers)
-        return self.admission.refuse_longer(wish, asker)
+            return self._not_in_vain(arrival, self.admission.refuse_several(wish, answers))
+        return self._not_in_vain(arrival, self.admission.refuse_longer(wish, arrival.asker))
 
     def release(self, reservation: Reservation) -> None:
         """Give a reservation back that the engine never saw."""

@@ -114,9 +114,9 @@ class Admission {
   int resume(Booking& booking, Ns now, int& no_shows) {
     const Prices& prices = calendar_->prices;
     const bool waits = ends_soon && booking.work.chunk_ns > prices.step_ns && now + prices.stall_ns < booking.latest_ns();
-    if (now < booking.start_ns || waits) return -1;
+    if (now < booking.start_ns) return -1;
     no_shows += sweep(now);
-    const int slot = calendar_->redeem(booking, now);
+    const int slot = calendar_->redeem(booking, waits, now);
     if (slot < 0) return -1;
     tickets.remove(booking);
     attendance.came(booking.credential);
@@ -200,7 +200,9 @@ class Admission {
   bool suits(const Booking& booking, const Terms& terms, Ns now) const {
     const Terms& before = booking.terms;
     if (!booking.strict && terms.per_token_ns < std::min(before.per_token_ns, calendar_->prices.stall_ns)) return false;
-    return terms.due_ns() >= due_before(before, now) || now + booking.work.need_ns(calendar_->prices) <= terms.due_ns();
+    const Ns early_ns = std::max<Ns>(0, booking.start_ns - kEarlyNs - now), left_ns = std::max<Ns>(0, booking.latest_ns() - now);  // to be held for
+    return (terms.first_token_ns - early_ns >= before.first_token_ns || left_ns + booking.first_ns <= terms.first_token_ns) &&
+           (terms.due_ns() - early_ns >= due_before(before, now) || now + left_ns + booking.need_ns <= terms.due_ns());
   }
 
   static void busy(Answer& answer, Ns start_ns, const Held& booking) {

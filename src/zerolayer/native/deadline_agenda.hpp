@@ -12,7 +12,7 @@ namespace zl::deadline {
 class Agenda {
  public:
   Agenda(int slots, const Occupants& occupants)
-      : chains(slots), demands(chains), behind(slots, kNever), follows(slots), not_before(slots), opens(slots), tails(slots, kNever),
+      : chains(slots), demands(chains), behind(slots, kNever), follows(slots), reading(slots), not_before(slots), opens(slots), tails(slots, kNever),
         unbooked(slots), bounds(occupants, booked, chains, not_before), occupants_(occupants) {}
   Agenda(const Agenda&) = delete;
   Agenda& operator=(const Agenda&) = delete;
@@ -22,6 +22,7 @@ class Agenda {
   Demands demands;
   std::vector<Ns> behind;           // when a slot must be free for what is booked in it
   std::vector<char> follows;        // what runs there was booked
+  std::vector<Held> reading;        // what was booked, while its prompt is read there
   std::vector<int64_t> not_before;  // number of the step after which the slot's next booking may begin
   std::vector<int64_t> opens;       // for a next booking: the last step of what runs, where nothing is booked, else never
   std::vector<Ns> tails;            // and when the last booking of a slot typically ends
@@ -57,19 +58,41 @@ class Agenda {
 
   // It `begins`, or nobody will come for it. Raises where it is not booked.
   void remove(Booking& booking, bool begins) {
-    const auto place = std::find_if(booked.begin(), booked.end(), [&](const Held& each) { return each.get() == &booking; });
-    if (place == booked.end()) throw std::out_of_range("this is not booked");
-    const Held kept = *place;
-    booked.erase(place);
-    Chain& chain = chains[booking.slot];
-    std::erase(chain, &booking);
-    unbooked += chain.empty();
+    const Lifted lifted = lift(booking);
     if (begins) {
-      demands.begin(kept);
+      demands.begin(lifted.booking);
     } else {
       demands.remove(booking);
     }
+  }
+
+  // Where it stood among all bookings, and among those of its slot.
+  struct Lifted {
+    Held booking;
+    ptrdiff_t place, link;
+  };
+
+  // As if it was not booked, but for what others allow for it. Raises where it is not booked.
+  Lifted lift(Booking& booking) {
+    const auto place = std::find_if(booked.begin(), booked.end(), [&](const Held& each) { return each.get() == &booking; });
+    if (place == booked.end()) throw std::out_of_range("this is not booked");
+    Chain& chain = chains[booking.slot];
+    const auto link = std::find(chain.begin(), chain.end(), &booking);
+    const Lifted lifted{*place, place - booked.begin(), link - chain.begin()};
+    booked.erase(place);
+    chain.erase(link);
+    unbooked += chain.empty();
     count(booking, -1);
+    return lifted;
+  }
+
+  void put_back(const Lifted& lifted) {
+    Booking& booking = *lifted.booking;
+    Chain& chain = chains[booking.slot];
+    booked.insert(booked.begin() + lifted.place, lifted.booking);
+    chain.insert(chain.begin() + lifted.link, &booking);
+    unbooked -= chain.size() == 1;
+    count(booking, 1);
   }
 
   // What a slot's occupant must not pass has changed.

@@ -108,6 +108,7 @@ struct Booking {
   int64_t steps;
   Ns typical_ns;      // from start to end, as it usually goes
   Ns need_ns;         // the bound of that, with everything that others may add
+  Ns first_ns = 0;    // the same from start to first token
   Ns weight_ns;       // what it adds to others
   Ns single_ns = 0;   // of need_ns: the first chunks of other slots, which it need not fear again if it follows at once
   Ns hold_ns = 0;     // how long its client may be held
@@ -119,6 +120,7 @@ struct Booking {
   bool doubled = false;  // an equal request that says that it is none of this came in its time
   Ns early_ns = kEarlyNs;  // by how much its client may come before the start; more where it was told another one
   Ns waits_ns = 0;      // for how long it can be held for somebody who was not booked
+  Ns awaits_ns = 0;     // of what others may add: so long after its start prompts may be read that waited when it was booked
   std::string credential, key, ticket;
 
   bool yields() const { return soft && !held; }

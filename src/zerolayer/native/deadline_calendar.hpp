@@ -9,6 +9,8 @@
 // brings chunks is admitted or booked only where every slack allows them.
 #pragma once
 
+#include <deque>
+
 #include "deadline_starts.hpp"
 
 namespace zl::deadline {
@@ -19,7 +21,7 @@ class Calendar {
   Calendar(int slots, Ns grace_ns, Ns horizon_ns, int reserved)
       : slots(slots), reserved(std::min(reserved, slots)), grace_ns(grace_ns), horizon_ns(horizon_ns), occupants_(slots),
         agenda_(slots, occupants_), bounds_(agenda_.bounds), starts_(slots, occupants_, agenda_, grace_ns, horizon_ns, this->reserved),
-        reading_(slots), charged_(slots) {
+        charged_(slots), admitted_as_(slots, kNever) {
     for (int slot = slots; slot-- > 0;) free_.push_back(slot);
   }
   Calendar(const Calendar&) = delete;
@@ -104,23 +106,21 @@ class Calendar {
 
   // What may start now.
 
-  // The slot that could be taken now, or -1 where that would break a promise, the request's own ones included.
-  int fit(const Work& work, const Terms& terms, Ns now) {
+  // The slot that could be taken now, or -1 where that would break a promise, the request's own ones included. `unbooked`: by somebody for
+  // whom time is left before some bookings.
+  int fit(const Work& work, const Terms& terms, Ns now, bool unbooked = true) {
     if (free_.empty()) return -1;
     refresh(now);
     const Ns end = bounds_.end_of(work, terms);
     if (end < 0 || !undisturbing(work, end, terms)) return -1;
     if (!agenda_.bear(bounds_.read_ns(work), work.weight_ns(prices))) return -1;
-    return suitable(now + work.typical_ns(prices, slots - free()), end, terms, true);
+    return suitable(now + work.typical_ns(prices, slots - free()), end, terms, unbooked);
   }
 
   // `fit`, and take that slot.
   int claim(const Work& work, const Terms& terms, Ns now) {
     const int slot = fit(work, terms, now);
-    if (slot < 0) return -1;
-    const Ns weight = work.weight_ns(prices);
-    charged_[slot] = {agenda_.charge(bounds_.read_ns(work), weight), weight, true};
-    take(slot, work, terms, now);
+    if (slot >= 0) walk_in(slot, work, terms, now);
     return slot;
   }
 
@@ -178,24 +178,26 @@ class Calendar {
     return yielding;
   }
 
-  // Starts what was booked, in its own slot or in any other one that suits; -1 while none is free.
-  int redeem(Booking& booking, Ns now) {
-    const int own = booking.slot;
-    const bool shaped = confirmed() && occupants_.steps < agenda_.not_before[own];
-    if (shaped || !is_next(booking, agenda_.chains[own], now)) return -1;
-    int slot = own;
-    if (!is_free(own)) {
-      refresh(now);
-      if (bounds_.end(own) > occupants_.due[own]) return -1;  // who runs there has been promised that none of its own slot disturbs it
-      slot = suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, false);
+  // Starts what was booked, where it follows what was booked before it, or else, in its place, where somebody without a booking could; -1
+  // while that is nowhere. If it `waits`, only where others could as well, as nobody takes the slot that is kept for it.
+  int redeem(Booking& booking, bool waits, Ns now) {
+    if (const int slot = waits ? -1 : following(booking, now); slot >= 0) {
+      agenda_.not_before[booking.slot] = occupants_.steps + booking.steps;
+      agenda_.reading[slot] = held(&booking);
+      agenda_.remove(booking, true);
+      agenda_.follows[slot] = slot == booking.slot;
+      take(slot, booking.work, booking.terms, now);
+      return slot;
     }
-    if (slot < 0) return -1;
-    const Held kept = held(&booking);
-    agenda_.not_before[own] = occupants_.steps + booking.steps;
-    agenda_.remove(booking, true);
-    reading_[slot] = kept;
-    agenda_.follows[slot] = slot == own;
-    take(slot, booking.work, booking.terms, now);
+    if (waits && fit(booking.work, booking.terms, now, false) < 0) return -1;
+    const Agenda::Lifted lifted = agenda_.lift(booking);
+    const int slot = fit(booking.work, booking.terms, now, false);
+    if (slot < 0) {
+      agenda_.put_back(lifted);
+      return -1;
+    }
+    agenda_.demands.remove(booking);
+    walk_in(slot, booking.work, booking.terms, now);
     return slot;
   }
 
@@ -259,7 +261,9 @@ class Calendar {
   // What may start later: see Starts.
 
   Held book(const Work& work, const Terms& terms, const Spaced& spaced, bool soft, bool gap, bool waited, Ns now) {
-    return starts_.book(work, terms, moment(now), spaced, soft, gap, waited);
+    const Held booking = starts_.book(work, terms, moment(now), spaced, soft, gap, waited);
+    if (booking && booking->awaits_ns) awaiting_.push_back({booking, admitted_});
+    return booking;
   }
   Ns tell(const Work& work, const Terms& terms, const Spaced& spaced, Ns now) { return starts_.tell(work, terms, moment(now), spaced); }
   // Forgets a booking: nobody will come for it, or it is not needed any more.
@@ -273,6 +277,11 @@ class Calendar {
     Booked to;
     Ns weight_ns = 0;
     bool any = false;
+  };
+  // Until all are read that were admitted before it was booked.
+  struct Awaiting {
+    Held booking;
+    int64_t admitted;  // how many those are
   };
 
   bool is_free(int slot) const { return std::find(free_.begin(), free_.end(), slot) != free_.end(); }
@@ -314,6 +323,26 @@ class Calendar {
     return -1;
   }
 
+  // The slot in which something booked can start as what follows in its own one, or -1.
+  int following(const Booking& booking, Ns now) {
+    const int own = booking.slot;
+    const bool shaped = confirmed() && occupants_.steps < agenda_.not_before[own];
+    // Of the bookings of one slot others have one prompt before them at most.
+    const bool unread = std::any_of(agenda_.reading.begin(), agenda_.reading.end(), [&](const Held& each) { return each && each->slot == own; });
+    if (shaped || unread || !is_next(booking, agenda_.chains[own], now)) return -1;
+    if (is_free(own)) return own;
+    refresh(now);
+    if (bounds_.end(own) > occupants_.due[own]) return -1;  // who runs there has been promised that none of its own slot disturbs it
+    return suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, false);
+  }
+
+  // Takes a slot that fits somebody without a booking.
+  void walk_in(int slot, const Work& work, const Terms& terms, Ns now) {
+    const Ns weight = work.weight_ns(prices);
+    charged_[slot] = {agenda_.charge(bounds_.read_ns(work), weight), weight, true};
+    take(slot, work, terms, now);
+  }
+
   void take(int slot, const Work& work, const Terms& terms, Ns now) {
     if (free() == slots) {
       occupants_.border_ns = now;
@@ -321,6 +350,7 @@ class Calendar {
     }
     std::erase(free_, slot);
     occupants_.take(slot, work, terms, prices);
+    admitted_as_[slot] = work.chunks ? ++admitted_ : kNever;
     agenda_.bind(slot);
   }
 
@@ -339,7 +369,14 @@ class Calendar {
   // The prompt there holds nobody up any more.
   void read(int slot) {
     if (charged_[slot].any) refund(slot, 0);
-    if (reading_[slot]) agenda_.demands.read(*std::exchange(reading_[slot], nullptr));
+    if (agenda_.reading[slot]) agenda_.demands.read(*std::exchange(agenda_.reading[slot], nullptr));
+    admitted_as_[slot] = kNever;
+    if (awaiting_.empty()) return;
+    const int64_t first = *std::min_element(admitted_as_.begin(), admitted_as_.end());
+    for (; !awaiting_.empty() && awaiting_.front().admitted < first; awaiting_.pop_front()) {
+      Booking& booking = *awaiting_.front().booking;
+      Demands::charge(booking, -std::exchange(booking.awaits_ns, 0));
+    }
   }
 
   std::vector<int> free_;  // a stack: the slot that was used last is the warmest in the caches
@@ -347,8 +384,10 @@ class Calendar {
   Agenda agenda_;
   Bounds& bounds_;
   Starts starts_;
-  std::vector<Held> reading_;    // by slot: what was booked, while its prompt is read
   std::vector<Charge> charged_;  // by slot that is claimed
+  std::vector<int64_t> admitted_as_;  // by slot: the how-manieth it is, while its prompt is not read
+  int64_t admitted_ = 0;              // how many were
+  std::deque<Awaiting> awaiting_;     // as they were booked
 };
 
 }  // namespace zl::deadline

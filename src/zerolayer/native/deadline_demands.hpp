@@ -59,6 +59,7 @@ class Demands {
     spares.first_spare_ns = std::min(std::max<Ns>(0, others - singles) + some, first_room * 2 / 3);
     booking.single_ns = singles;
     booking.need_ns += spares.spare_ns + load;
+    booking.first_ns += spares.first_spare_ns + singles;
     booking.hold_ns = std::min(room - spares.spare_ns, first_room - spares.first_spare_ns);
     return true;
   }

@@ -35,6 +35,7 @@ class Starts {
     const Ns plain = work.need_ns(prices) + prices.spent_ns, first = work.first_ns(prices) + prices.spent_ns;
     const auto booking = std::make_shared<Booking>(0, -1, work, terms, work.steps(), work.typical_ns(prices, slots_ - 1), plain,
                                                    work.weight_ns(prices), soft);
+    booking->first_ns = first;
     const Ns bound = earliest(*booking, at);
     if (bound == kNever) return nullptr;
     Spares spares;
@@ -62,7 +63,8 @@ class Starts {
         booking->waits_ns = gap ? booking->typical_ns * kWaits / 8 : 0;
         agenda_.add(booking);
         agenda_.demands.add(*booking, spares);
-        if (read_ns > moved) agenda_.demands.charge(*booking, read_ns - moved);
+        booking->awaits_ns = std::max<Ns>(0, read_ns - moved);
+        Demands::charge(*booking, booking->awaits_ns);
         return booking;
       }
       booking->start_ns = moved;
@@ -142,6 +144,7 @@ class Starts {
     booking.start_ns = std::max(start, at.now_ns + kSoonNs);  // whoever is ahead may be late
     return bound;
   }
+
 
   // When the prompts that are admitted have been read, but for the reserve, which is in what is booked; 0 where none waits.
   Ns waiting_until_ns(const Moment& at) const {

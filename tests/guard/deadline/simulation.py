@@ -65,6 +65,7 @@ class Client:
     tier: Tier = Tier.DEFAULT
     tries: int = 3
     leaves_ns: int | None = None  # so long after it came it goes away, whatever it is doing
+    other_limits: Limits | None = None  # of all attempts but the first: it may be decided anew then
     silent: bool = False  # says nothing of its attempts and reads whole seconds, as curl does
     # what became of it
     outcome: str = ""
@@ -153,6 +154,8 @@ class Simulation:
         if client.gone:
             self._end(client, "left")
             return
+        if again and client.other_limits is not None:
+            client.limits, booked = client.other_limits, None
         asker = Asker(
             client.name % 7,
             retry=None if client.silent else again,

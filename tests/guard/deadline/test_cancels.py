@@ -134,3 +134,29 @@ def test_a_start_of_who_went_while_it_was_held_for_it_is_somebody_elses():
     simulation.run(look)
     outcomes = {client.name: (client.outcome, len(client.refusals)) for client in simulation.done}
     assert (simulation.broken, outcomes) == ([], {7: ("served", 0), 14: ("left", 1), 21: ("served", 0)})
+
+
+def _promises(calendar: Calendar, prices: Prices, now: int) -> list[tuple[object, ...]]:
+    """What a calendar that rests would give one after another, and how much room each leaves."""
+    asked, given_ = work(2, 30, prices), []
+    terms = Terms(now, LIMITS.first_token_ns, LIMITS.per_token_ns, LIMITS.end_ns, urgent=True)
+    for _ in range(2 * SLOTS):
+        if calendar.claim(asked, terms) >= 0:
+            given_.append((calendar.free, calendar.is_feasible()))
+            continue
+        booking = calendar.book(asked, terms)
+        given_.append(booking and (booking.start_ns, booking.need_ns, booking.hold_ns, booking.spare_ns))
+    return given_
+
+
+@settings(max_examples=100, deadline=None)
+@given(PRICES, ARRIVALS, LEAVES, st.integers(0, 1000), st.floats(0.3, 1.0))
+def test_whatever_has_come_and_gone_a_calendar_then_promises_what_a_new_one_does(prices, arrivals, leaves, seed, lazy):
+    used, new = (Simulation(SLOTS, prices, seed, lazy=lazy, reserved=seed % 2) for _ in range(2))
+    when = used.now
+    for name, (gap, chunks, tokens, late, stops, limits, tier) in enumerate(arrivals):
+        when += gap * MS
+        used.arrive(Client(name, work(chunks, tokens, prices), limits, late, stops, tier, leaves_ns=leaves[name]), when)
+    used.run()
+    new.now, new.costs.backlog = used.now, used.costs.backlog
+    assert _promises(used.calendar, prices, used.now) == _promises(new.calendar, prices, new.now)

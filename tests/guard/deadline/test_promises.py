@@ -347,3 +347,19 @@ def test_whoever_keeps_coming_at_the_told_time_is_served_before_eight_refusals(p
     simulation.run(go_on)
     assert simulation.broken == []
     assert [client.outcome for client in simulation.done] == ["served"] * calls
+
+
+@settings(max_examples=100, deadline=None)
+@given(PRICES, ARRIVALS, ARRIVALS, st.integers(0, 1000), st.floats(0.3, 1.0), GRACES_MS)
+def test_whoever_comes_back_with_other_limits_is_served_within_these_or_refused(
+    prices, arrivals, others, seed, lazy, grace_ms
+):
+    simulation = Simulation(SLOTS, prices, seed, lazy=lazy, grace_ms=grace_ms)
+    when = simulation.now
+    for name, (gap, chunks, tokens, late, stops, limits, tier) in enumerate(arrivals):
+        when += gap * MS
+        client = Client(name, work(chunks, tokens, prices), limits, late, stops, tier)
+        client.other_limits = others[name % len(others)][5]
+        simulation.arrive(client, when)
+    simulation.run()
+    assert simulation.broken == []

@@ -6,8 +6,11 @@ one, whose engine is quicker or slower.
 
 from __future__ import annotations
 
+import random
+
 import msgspec
-from arrivals import LATENESS, PRICES
+import pytest
+from arrivals import LATENESS, PRICES, TIGHT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import LIMITS, MS, Client, Simulation, work
@@ -144,3 +147,30 @@ def test_by_whose_clock_they_travel_makes_no_difference(old, new, arrivals, afte
     there = given_.moved(ahead_ns)
     assert [each.start_ns - ahead_ns for each in there.promises] == [each.start_ns for each in given_.promises]
     assert there.moved(-ahead_ns) == given_
+
+
+def _prices(dice: random.Random) -> Prices:
+    step, chunk = dice.randint(1, 10), dice.randint(0, 40)
+    return Prices(step * MS, (0, chunk * MS), dice.randint(0, 30) * MS, dice.uniform(1, 1.5), (step + chunk) * MS)
+
+
+@pytest.mark.parametrize("seed", range(60, 130))
+def test_whoever_is_held_for_a_start_that_moved_ends_within_its_own_limits(seed):
+    """Limits leave hardly more than some need; where the other prices leave less, it is decided anew when it comes."""
+    dice = random.Random(seed)
+    several = [LIMITS, Limits(2_000 * MS, 250 * MS, 6_000 * MS), Limits(900 * MS, 250 * MS, 3_000 * MS), TIGHT]
+    arrivals = [
+        (
+            dice.randint(0, 40),
+            dice.randint(1, 4),
+            dice.randint(20, 120),
+            dice.choice([None, dice.randint(-5 * MS, 250 * MS), -5 * MS, 2 * MS, 250 * MS]),
+            dice.choice([None, dice.randint(1, 60)]),
+            dice.choice(several),
+            dice.choice(list(Tier)),
+        )
+        for _ in range(dice.randint(6, 30))
+    ]
+    moved = change(_prices(dice), _prices(dice), arrivals, dice.randint(50, 800), seed)
+    moved.run()
+    assert [each for each in moved.old.broken + moved.new.broken if "late" in each or "did not fit" in each] == []

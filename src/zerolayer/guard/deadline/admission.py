@@ -61,7 +61,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Admission:
-    """All methods run on the loop; ``message`` is what people read when all slots are busy."""
+    """All methods run on the loop; ``message`` is what people read when no slot can start a request."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Admission:
             return answer.booking
         if kind == _INFEASIBLE:
             raise _infeasible(answer)
-        return self._refusal(answer, now)
+        return self._refusal(answer, wish, now)
 
     def ask_several(self, wish: Wish, count: int) -> list[int] | NoSlot:
         """``count`` slots from now on, for the same work each; all or none, and nothing is booked.
@@ -201,7 +201,7 @@ class Admission:
     def refuse_longer(self, wish: Wish, asker: Asker) -> NoSlot:
         """The refusal of a request whose true length does not fit after all; its slot is released already."""
         now = self._clock_ns()
-        return self._refusal(self._priced().refuse_longer(wish, asker, now), now)
+        return self._refusal(self._priced().refuse_longer(wish, asker, now), wish, now)
 
     def void(self, booking: Booking) -> None:
         """Its client has gone, or was served without it."""
@@ -256,12 +256,17 @@ class Admission:
         self.calendar.core()
         return self._core
 
-    def _refusal(self, answer: _native.Answer, now: int) -> NoSlot:
+    def _refusal(self, answer: _native.Answer, wish: Wish, now: int) -> NoSlot:
         if answer.kind == _BUSY:
             return self._busy(answer.start_ns, now, answer.ticket)
-        return BeyondHorizon(
-            "all slots are busy, and none can start this request in time; give it more time, or send it later"
-        )
+        allowed_ns, stall_ns = wish.limits.per_token_ns, self._cost.prices().stall_ns
+        if allowed_ns < stall_ns:
+            return BeyondHorizon(
+                "no slot can start this request in time with no other prompt read beside it; one may hold its tokens "
+                f"up for {stall_ns / _NS_PER_MS:.0f} ms, and the request allows {allowed_ns / _NS_PER_MS:.0f} ms; "
+                "allow more, or send it later"
+            )
+        return BeyondHorizon("no slot can start this request in time; give it more time, or send it later")
 
     def _busy(self, start_ns: int, now: int, ticket: str) -> SlotsBusy:
         wait_ms = max(1, -(-(start_ns - now) // _NS_PER_MS))

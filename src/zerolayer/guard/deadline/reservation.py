@@ -35,7 +35,7 @@ class Reservation(msgspec.Struct, frozen=True):
     slot: int
     long: bool  # tokenise off the loop
     wish: Wish
-    asker: Asker
+    arrival: Arrival
     max_tokens: int  # at most; what was asked for, or the default, cut to what the deadline allows
     hold: Hold  # on the budgets of key and tenant
     texts: TokenShare  # what its tenant's texts turned out to be

@@ -19,6 +19,7 @@ from zerolayer.model.cost import Prices
 
 LONG_NS: Final = 1 << 55  # a year: no limit of a request, and far from what the calendar takes for never
 _HELD_NS: Final = 1_000_000_000  # a client is held for so long at most for a start that moved
+_ROUNDS: Final = 4  # of finding a start that leaves it the time that it is held for
 
 
 class Promise(msgspec.Struct, frozen=True):
@@ -98,13 +99,33 @@ def adopt(admission: Admission, given: Sequence[Promise], work_of: Callable[[int
     calendar, adopted = admission.calendar, 0
     for promise in sorted(given, key=lambda each: each.start_ns):
         work = work_of(promise.prompt_tokens, promise.tokens)
-        booking = _book(calendar, promise, work, promise.terms) or _book(calendar, promise, work, _patient(promise))
+        booking = _adopted(calendar, promise, work) or _book(calendar, promise, work, _patient(promise))
         if booking is None:
             continue
-        booking.early_ns = EARLY_NS + min(_HELD_NS, max(0, booking.start_ns - promise.start_ns))
+        booking.early_ns = EARLY_NS + _held_ns(booking, promise)
         admission.tickets.file(booking, _meant(promise.sender), _meant(promise.request), promise.ticket)
         adopted += 1
     return adopted
+
+
+def _adopted(calendar: Calendar, promise: Promise, work: Work) -> Booking | None:
+    """A booking whose client may be held from when it was told to come until its start; its limits hold meanwhile."""
+    terms, held_ns = promise.terms, 0
+    for _ in range(_ROUNDS):
+        booking = _book(calendar, promise, work, terms)
+        if booking is None or (longer_ns := _held_ns(booking, promise)) <= held_ns:
+            return booking
+        calendar.void(booking)
+        held_ns = longer_ns
+        first_ns, end_ns = promise.terms.first_token_ns - held_ns, promise.terms.end_ns - held_ns
+        terms = msgspec.structs.replace(terms, first_token_ns=first_ns, end_ns=end_ns)
+    return None
+
+
+def _held_ns(booking: Booking, promise: Promise) -> int:
+    """How long its client waits here if it comes when it was told to; who would wait longer is told the new start."""
+    moved_ns = max(0, booking.start_ns - promise.start_ns)
+    return moved_ns if moved_ns <= _HELD_NS else 0
 
 
 def _book(calendar: Calendar, promise: Promise, work: Work, terms: Terms) -> Booking | None:

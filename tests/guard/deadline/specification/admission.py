@@ -35,7 +35,7 @@ _IN_A_ROW: Final = 16  # bookings, then one start is left for who just comes
 
 
 class Admission:
-    """All methods run on the loop; ``message`` is what people read when all slots are busy."""
+    """All methods run on the loop; ``message`` is what people read when no slot can start a request."""
 
     def __init__(
         self,
@@ -125,7 +125,11 @@ class Admission:
         before, prices = booking.terms, self._cost.prices()
         if not booking.strict and terms.per_token_ns < min(before.per_token_ns, prices.stall_ns):
             return False
-        return terms.due_ns >= self._due_before(before, now) or now + booking.work.need_ns(prices) <= terms.due_ns
+        early_ns, left_ns = max(0, booking.start_ns - EARLY_NS - now), max(0, booking.latest_ns - now)  # to be held for
+        first_ns, due_ns = terms.first_token_ns, terms.due_ns
+        return (first_ns - early_ns >= before.first_token_ns or left_ns + booking.first_ns <= first_ns) and (
+            due_ns - early_ns >= self._due_before(before, now) or now + left_ns + booking.need_ns <= due_ns
+        )
 
     def began_unbooked(self) -> None:
         """Somebody who just came has started."""
@@ -137,10 +141,10 @@ class Admission:
         prices = self._cost.prices()
         longer = booking.work.chunk_ns > prices.step_ns  # it would keep others up for longer than it waits for a step
         waits = self.ends_soon and longer and now + prices.stall_ns < booking.latest_ns
-        if now < booking.start_ns or waits:
+        if now < booking.start_ns:
             return None
         self._sweep(now)
-        slot = self.calendar.redeem(booking)
+        slot = self.calendar.redeem(booking, waits=waits)
         if slot < 0:
             return None
         self.tickets.remove(booking)
@@ -237,9 +241,7 @@ class Admission:
     def _redeem(self, booking: Booking, terms: Terms, now: int) -> Grant | Booking:
         booking.terms = terms
         booking.held = True
-        if now >= booking.start_ns and (grant := self.resume(booking)) is not None:
-            return grant
-        return booking
+        return self.resume(booking) or booking
 
     def _refusal(self, wish: Wish, asker: Asker, terms: Terms, now: int) -> NoSlot:
         """Book, or else tell a time, if there is one."""
@@ -262,9 +264,7 @@ class Admission:
         if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold
             told_ns = calendar.tell(wish.promised, terms, spaced=lambda start: reads(max(start, behind)))
         if told_ns is None:
-            return BeyondHorizon(
-                "all slots are busy, and none can start this request in time; give it more time, or send it later"
-            )
+            return BeyondHorizon("no slot can start this request in time; give it more time, or send it later")
         if not asker.last and not asker.retry:  # the next one is told a later time, as slots come free one by one
             typical_ns = wish.promised.typical_ns(self._cost.prices(), calendar.slots - 1)
             self._told_ns = told_ns + typical_ns // calendar.slots

@@ -26,6 +26,7 @@ class Agenda:
         self.demands = Demands(self.chains)
         self.behind = [NEVER] * slots  # when a slot must be free for what is booked in it
         self.follows = [False] * slots  # what runs there was booked
+        self.reading: dict[int, Booking] = {}  # by slot: what was booked, while its prompt is read there
         self.not_before = [0] * slots  # number of the step after which the slot's next booking may begin
         self.opens = [0] * slots  # for a next booking: the last step of what runs, where nothing is booked
         self.tails = [NEVER] * slots  # and when the last booking of a slot typically ends
@@ -57,12 +58,26 @@ class Agenda:
 
     def remove(self, booking: Booking, *, begins: bool) -> None:
         """It ``begins``, or nobody will come for it."""
+        self.lift(booking)
+        (self.demands.begin if begins else self.demands.remove)(booking)
+
+    def lift(self, booking: Booking) -> tuple[int, int]:
+        """As if it was not booked, but for what others allow for it; where it stood, for ``put_back``."""
         chain = self.chains[booking.slot]
+        places = self.booked.index(booking), chain.index(booking)
         self.booked.remove(booking)
         chain.remove(booking)
         self.unbooked += not chain
-        (self.demands.begin if begins else self.demands.remove)(booking)
         self._count(booking, -1)
+        return places
+
+    def put_back(self, booking: Booking, places: tuple[int, int]) -> None:
+        """As it was."""
+        chain = self.chains[booking.slot]
+        self.booked.insert(places[0], booking)
+        chain.insert(places[1], booking)
+        self.unbooked -= len(chain) == 1
+        self._count(booking, 1)
 
     def bind(self, slot: int) -> None:
         """What a slot's occupant must not pass has changed."""

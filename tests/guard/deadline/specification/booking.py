@@ -83,11 +83,13 @@ class Booking(msgspec.Struct, eq=False):
     single_ns: int = (
         0  # of need_ns: the first chunks of other slots, which it need not fear again if it follows at once
     )
+    first_ns: int = 0  # as need_ns, from start to first token
     hold_ns: int = 0  # how long its client may be held
     margins: tuple[Margin, ...] = ()  # until its end, and until its first token
     strict: bool = False  # its stream allows no foreign chunk
     soft: bool = False  # it gives way to whoever comes before its client does
     waits_ns: int = 0  # for how long it can be held for somebody who was not booked
+    awaits_ns: int = 0  # of what others may add: so long after its start prompts may be read that waited
     credential: Hashable = None
     key: Hashable = None
     ticket: str = ""

@@ -52,8 +52,10 @@ class Calendar:
         self._starts = Starts(
             slots, self._occupants, self._agenda, grace_ns=grace_ns, horizon_ns=horizon_ns, reserved=self.reserved
         )
-        self._reading: dict[int, Booking] = {}  # by slot: what was booked, while its prompt is read
         self._charged: dict[int, tuple[list[Booking], int]] = {}  # by slot that is claimed: to whom it adds what
+        self._admitted = 0  # how many were
+        self._unread: dict[int, int] = {}  # by slot whose prompt is not read: the how-manieth it is
+        self._awaiting: list[tuple[Booking, int]] = []  # until all are read that were admitted before it was booked
 
     # What there is.
 
@@ -134,23 +136,28 @@ class Calendar:
 
     # What may start now.
 
-    def fit(self, work: Work, terms: Terms) -> int:
+    def fit(self, work: Work, terms: Terms, *, unbooked: bool = True) -> int:
         """The slot that could be taken now, or -1 where that would break a promise, the request's own ones included."""
         if not self._free:
             return -1
         now, prices = self._clock_ns(), self._prices()
         end = self._fitting(work, terms, now, prices)
-        return -1 if end < 0 else self._suitable(now + work.typical_ns(prices, self.taken), end, terms, unbooked=True)
+        typical = now + work.typical_ns(prices, self.taken)
+        return -1 if end < 0 else self._suitable(typical, end, terms, unbooked=unbooked)
 
     def claim(self, work: Work, terms: Terms) -> int:
         """``fit``, and take that slot."""
         slot = self.fit(work, terms)
         if slot >= 0:
-            now, prices = self._clock_ns(), self._prices()
-            weight = work.weight_ns(prices)
-            self._charged[slot] = (self._agenda.charge(self._bounds.read_ns(work), weight), weight)
-            self._take(slot, work, terms, now, prices)
+            self._walk_in(slot, work, terms)
         return slot
+
+    def _walk_in(self, slot: int, work: Work, terms: Terms) -> None:
+        """Take a slot that fits somebody without a booking."""
+        prices = self._prices()
+        weight = work.weight_ns(prices)
+        self._charged[slot] = (self._agenda.charge(self._bounds.read_ns(work), weight), weight)
+        self._take(slot, work, terms, self._clock_ns(), prices)
 
     def in_the_way(self, work: Work, terms: Terms) -> list[Booking]:
         """Soft bookings without which ``claim`` would succeed; none where that does not depend on them."""
@@ -174,25 +181,44 @@ class Calendar:
         chain = min(soft, key=lambda chain: chain[0].start_ns if chain else 0)  # the least likely to be redeemed
         return chain + [booking for booking in heavy if booking not in chain]
 
-    def redeem(self, booking: Booking) -> int:
-        """Start what was booked, in its own slot or in any other one that suits; -1 while none is free."""
-        now, own = self._clock_ns(), booking.slot
-        shaped = self.confirmed and self._occupants.steps < self._agenda.not_before[own]
-        if shaped or not is_next(booking, self._agenda.chains[own], now):
-            return -1
-        slot = own
-        if own not in self._free:
-            self._refresh(now)
-            if self._bounds.end(own) > self._occupants.due[own]:
-                return -1  # who runs there has been promised that none of its own slot disturbs it
-            slot = self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, unbooked=False)
+    def redeem(self, booking: Booking, *, waits: bool = False) -> int:
+        """Start what was booked, or -1.
+
+        Where it follows what was booked before it, or else, in its place, where somebody without a booking could. If it
+        ``waits``, only where others could as well: nobody takes the slot that is kept for it.
+        """
+        own, slot = booking.slot, -1 if waits else self._following(booking)
         if slot >= 0:
             self._agenda.not_before[own] = self._occupants.steps + booking.steps
             self._agenda.remove(booking, begins=True)
-            self._reading[slot] = booking
+            self._agenda.reading[slot] = booking
             self._agenda.follows[slot] = slot == own
-            self._take(slot, booking.work, booking.terms, now, self._prices())
+            self._take(slot, booking.work, booking.terms, self._clock_ns(), self._prices())
+            return slot
+        if waits and self.fit(booking.work, booking.terms, unbooked=False) < 0:
+            return -1
+        places = self._agenda.lift(booking)
+        slot = self.fit(booking.work, booking.terms, unbooked=False)
+        if slot < 0:
+            self._agenda.put_back(booking, places)
+            return -1
+        self._agenda.demands.remove(booking)
+        self._walk_in(slot, booking.work, booking.terms)
         return slot
+
+    def _following(self, booking: Booking) -> int:
+        """The slot in which something booked can start as what follows in its own one, or -1."""
+        now, own = self._clock_ns(), booking.slot
+        shaped = self.confirmed and self._occupants.steps < self._agenda.not_before[own]
+        unread = any(each.slot == own for each in self._agenda.reading.values())
+        if shaped or unread or not is_next(booking, self._agenda.chains[own], now):
+            return -1  # of the bookings of one slot others have one prompt before them at most
+        if own in self._free:
+            return own
+        self._refresh(now)
+        if self._bounds.end(own) > self._occupants.due[own]:
+            return -1  # who runs there has been promised that none of its own slot disturbs it
+        return self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, unbooked=False)
 
     def confirm(self, slot: int, work: Work) -> bool:
         """The true length is known and the engine gets the request. False: that breaks a promise; release the slot."""
@@ -232,8 +258,14 @@ class Calendar:
         """The prompt there holds nobody up any more."""
         if slot in self._charged:
             self._refund(slot, 0)
-        if slot in self._reading:
-            self._agenda.demands.read(self._reading.pop(slot))
+        if slot in self._agenda.reading:
+            self._agenda.demands.read(self._agenda.reading.pop(slot))
+        self._unread.pop(slot, None)
+        first = min(self._unread.values(), default=self._admitted + 1)
+        while self._awaiting and self._awaiting[0][1] < first:
+            booking, _ = self._awaiting.pop(0)
+            self._agenda.demands.charge(booking, -booking.awaits_ns)
+            booking.awaits_ns = 0
 
     def ending(self, slot: int) -> None:
         """Its client is gone, or its text is complete: the slot comes back at the next step border."""
@@ -283,7 +315,10 @@ class Calendar:
         ``spaced`` moves a start to the next one that the client can be told. ``soft``: until somebody else needs the
         slot. ``gap``: leave time before it for somebody who is not booked.
         """
-        return self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, gap=gap, waited=waited)
+        booking = self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, gap=gap, waited=waited)
+        if booking is not None and booking.awaits_ns:
+            self._awaiting.append((booking, self._admitted))
+        return booking
 
     def tell(self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None) -> int | None:
         """When to come for whom nothing is held: all that is booked now has begun, and a slot is typically free."""
@@ -350,6 +385,9 @@ class Calendar:
             self._agenda.not_before[:] = [0] * self.slots  # nobody is left whom quick bookings could disturb
         self._free.remove(slot)
         self._occupants.take(slot, work, terms, prices)
+        if work.chunks:
+            self._admitted += 1
+            self._unread[slot] = self._admitted
         self._moved(slot)
 
     def _moved(self, slot: int) -> None:

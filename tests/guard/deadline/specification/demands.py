@@ -76,6 +76,7 @@ class Demands:
         first_spare = min(max(0, others - singles) + some, first_room * 2 // 3)
         booking.single_ns = singles
         booking.need_ns += spare + load
+        booking.first_ns += first_spare + singles
         booking.hold_ns = min(room - spare, first_room - first_spare)
         return (kin, spare), (firsts, first_spare)
 

@@ -60,10 +60,8 @@ class Starts:
         """
         prices, agenda, demands = at.prices, self._agenda, self._agenda.demands
         plain, first = work.need_ns(prices) + prices.spent_ns, work.first_ns(prices) + prices.spent_ns
-        weight = work.weight_ns(prices)
-        booking = Booking(
-            0, -1, work, terms, work.steps, work.typical_ns(prices, self._slots - 1), plain, weight, soft=soft
-        )
+        weight, typical = work.weight_ns(prices), work.typical_ns(prices, self._slots - 1)
+        booking = Booking(0, -1, work, terms, work.steps, typical, plain, weight, soft=soft, first_ns=first)
         bound = self._earliest(booking, at)
         if bound == NEVER:
             return None
@@ -95,8 +93,8 @@ class Starts:
                 booking.waits_ns = gap and booking.typical_ns * _WAITS // 8
                 agenda.add(booking)
                 demands.add(booking, spares)
-                if read > moved:
-                    demands.charge(booking, read - moved)
+                booking.awaits_ns = max(0, read - moved)
+                demands.charge(booking, booking.awaits_ns)
                 return booking
             booking.start_ns = moved
         return None
