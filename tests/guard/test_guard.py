@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from small_guard import admit, chat, prompt, reserve, small_guard
 
@@ -240,6 +240,10 @@ def test_what_was_booked_or_is_known_or_is_scored_presumes_nothing():
     assert guard.presume(scored, other := reserve(guard, scored)) is other
 
 
+LONGER_AFTER_ALL = [(1, False), (195, True), (49, False), (95, False), (1, True), (94, False)]
+
+
+@example([(letters, 1.0, again, 400) for letters, again in LONGER_AFTER_ALL], 48)
 @given(
     st.lists(
         st.tuples(st.integers(1, 400), st.floats(0.05, 1), st.booleans(), st.sampled_from([400, 60_000])), max_size=30

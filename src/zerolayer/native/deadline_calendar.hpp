@@ -212,8 +212,8 @@ class Calendar {
       return bounds_.end(slot) <= occupants_.due[slot] || bounds_.ends()[slot] <= occupants_.due[slot];
     }
     const Ns read = bounds_.read_ns(work);
-    if (!bounds_.are_kept() || !agenda_.bear(read, weight - claimed.weight_ns(prices))) return false;
-    refund(slot, 0);
+    refund(slot, 0);  // whom it was charged to may be others than who starts before it is read now
+    if (!bounds_.are_kept() || !agenda_.bear(read, weight)) return false;
     charged_[slot] = {agenda_.charge(read, weight), weight, true};
     return true;
   }

@@ -228,12 +228,10 @@ class Calendar:
         if work.chunks <= claimed.chunks and work.tokens <= claimed.tokens:  # its own, if it waited for too long
             self._refund(slot, work.weight_ns(self._prices()))
             return bounds.end(slot) <= self._occupants.due[slot] or bounds.ends()[slot] <= self._occupants.due[slot]
-        prices, read = self._prices(), bounds.read_ns(work)
-        more = work.weight_ns(prices) - claimed.weight_ns(prices)
-        if not bounds.are_kept() or any(booking.spare_ns < more for booking in self._agenda.before(read)):
+        read, weight = bounds.read_ns(work), work.weight_ns(self._prices())
+        self._refund(slot, 0)  # whom it was charged to may be others than who starts before it is read now
+        if not bounds.are_kept() or any(booking.spare_ns < weight for booking in self._agenda.before(read)):
             return False
-        self._refund(slot, 0)
-        weight = work.weight_ns(prices)
         self._charged[slot] = (self._agenda.charge(read, weight), weight)
         return True
 
