@@ -44,7 +44,7 @@ def test_the_printed_contract_reads_back_as_the_same_contract(
     tmp_path_factory: pytest.TempPathFactory, numbers: dict[str, int], model: str
 ) -> None:
     flags = {name: str(value) for name, value in numbers.items()} | {"model": model, "admin": "127.0.0.1:0"}
-    if not model.strip():
+    if not model.strip() or model.lstrip().startswith("~"):  # nothing, and homes that may not be there, are refused
         return
     effective = load(None, {}, flags)
     path = write(tmp_path_factory.mktemp("printed"), to_toml(effective))
