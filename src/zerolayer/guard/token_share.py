@@ -70,8 +70,7 @@ class TokenShare:
 class TokenShares:
     """Each tenant's own: what the texts of one are like says nothing of another's.
 
-    A tenant that sends texts of few tokens by the hundred would else have the starts of all others booked, and their
-    slots confirmed, for less than they need.
+    A tenant that sends texts of few tokens by the hundred would else change what all others are promised.
     """
 
     def __init__(self) -> None:
