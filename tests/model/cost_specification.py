@@ -6,8 +6,7 @@ from bisect import insort
 from collections import deque
 from typing import Final
 
-from zerolayer.model.cost import bucket_of, class_of
-
+_EXACT: Final = 16  # so many decode rows have each a class of their own
 _LAST: Final = 17  # votes
 _SLOW: Final = 5  # of them make the pace rise
 AFTER: Final = 4  # votes before a step, or after it, that say with it what the pace was then
@@ -232,3 +231,16 @@ class StepTimes:
         promised = max(typical * max(1.0, self.scale), row.normal * self._pace.mean) * _HEADROOM
         self.backlog = max(0.0, self.backlog + elapsed_ns - promised)
         self._worst[0] = max(self._worst[0], self.backlog)
+
+
+def bucket_of(rows: int) -> int:
+    """0 for none, else the position of the power of two that is at least ``rows``, plus one."""
+    return 0 if rows == 0 else (rows - 1).bit_length() + 1
+
+
+def class_of(rows: int) -> int:
+    """0 for none, one for each number up to 16, then four for each doubling."""
+    if rows <= _EXACT:
+        return rows
+    shift = (rows - 1).bit_length() - 3
+    return _EXACT + 4 * (shift - 2) + ((rows - 1) >> shift) - 3

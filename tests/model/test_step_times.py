@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import cost_specification as specification
+from cost_specification import bucket_of, class_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolayer.model import _native
-from zerolayer.model.cost import bucket_of, class_of
 
 SLOTS, CHUNK = 24, 64
 TOKENS = st.sampled_from([0, 0, 0, 1, 17, 64, 200])

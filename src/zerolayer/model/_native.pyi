@@ -83,7 +83,20 @@ class StepTimes:
     again, ``sure``.
     """
 
+    YOUNG: int
+    """Steps of a table, which are the start's."""
+    HEADROOM: float
+    """Of the promised rate over the recent mean."""
+
     def __init__(self, slots: int, chunk_tokens: int) -> None: ...
+    @staticmethod
+    def bucket(tokens: int) -> int:
+        """0 for none, else the position of the power of two that is at least ``tokens``, plus one."""
+
+    @staticmethod
+    def class_of(rows: int) -> int:
+        """0 for none, one for each number up to 16, then four for each doubling."""
+
     def observe(self, decode_rows: int, prefill_tokens: int, elapsed_ns: int, sure: bool) -> int: ...
     def rest(self) -> int: ...
     def bound_ns(self, decode_rows: int, prefill_tokens: int) -> int: ...

@@ -25,13 +25,12 @@ import msgspec
 from zerolayer.model._native import StepRow, StepTimes
 
 _YOUNG_RESERVE = 64  # steps for which there is a reserve without experience
-_HEADROOM = 1.05  # of the promised rate over the recent mean
 _FIRST_RESERVE = 0.5  # of the dearest step, before there is experience
-_EXACT = 16  # so many decode rows have each a row of their own
-_YOUNG = 17  # steps of a table, which are the start's: there is no pace yet to divide them by
+_EXACT = 16  # so many decode rows have each a class of their own
 _ANEW, _UNSURE = 1, 2  # StepTimes::Seen
 _KNOWN = 8  # measurements of a row that may say what a fuller step takes at least
 _RECENT = 1024  # steps for which it may
+_bucket, _class = StepTimes.bucket, StepTimes.class_of
 
 
 class Prices(msgspec.Struct, frozen=True):
@@ -46,7 +45,7 @@ class Prices(msgspec.Struct, frozen=True):
 
     def chunk(self, tokens: int) -> int:
         """What a chunk of ``tokens`` adds to a step."""
-        bucket, prices = bucket_of(tokens), self.chunk_ns
+        bucket, prices = _bucket(tokens), self.chunk_ns
         return prices[bucket] if bucket < len(prices) else prices[-1]
 
 
@@ -68,9 +67,9 @@ class CostTable:
     def __init__(self, *, slots: int, chunk_tokens: int) -> None:
         self._slots = slots
         self._chunk_tokens = chunk_tokens
-        self._top_chunk = bucket_of(chunk_tokens)
+        self._top_chunk = _bucket(chunk_tokens)
         chunks = range(self._top_chunk + 1)  # 0: a step that only decodes
-        self._tops = [class_of(slots - (chunk > 0)) for chunk in chunks]  # whose prompt is read does not decode
+        self._tops = [_class(slots - (chunk > 0)) for chunk in chunks]  # whose prompt is read does not decode
         self._times = StepTimes(slots, chunk_tokens)
         row = self._times.row
         self._rows = [[row(chunk, place) for place in range(top + 1)] for chunk, top in enumerate(self._tops)]
@@ -116,7 +115,7 @@ class CostTable:
     def rate(self) -> float:
         """Promised over typical time of many steps."""
         times = self._times
-        return max(1.0, times.scale, times.pace_mean / times.pace) * _HEADROOM
+        return max(1.0, times.scale, times.pace_mean / times.pace) * StepTimes.HEADROOM
 
     def prices(self) -> Prices:
         """What to promise with; constant between two observations, of the engine ``beside`` too."""
@@ -172,7 +171,7 @@ class CostTable:
 
     def typical_ns(self, *, prefill_tokens: int = 0) -> int:
         """Typical time of one step at full occupancy."""
-        return int(self._full(min(bucket_of(prefill_tokens), self._top_chunk)) * self._times.pace)
+        return int(self._full(min(_bucket(prefill_tokens), self._top_chunk)) * self._times.pace)
 
     @property
     def lone_ns(self) -> int:
@@ -226,8 +225,13 @@ class CostTable:
         )
 
     def _row(self, decode_rows: int, prefill_tokens: int) -> StepRow:
-        chunk = min(bucket_of(prefill_tokens), self._top_chunk)
-        return self._rows[chunk][min(class_of(decode_rows), self._tops[chunk])]
+        chunk, place = self._kind(decode_rows, prefill_tokens)
+        return self._rows[chunk][place]
+
+    def _kind(self, decode_rows: int, prefill_tokens: int) -> tuple[int, int]:
+        """Which row is that of such steps."""
+        chunk = min(_bucket(prefill_tokens), self._top_chunk)
+        return chunk, min(_class(decode_rows), self._tops[chunk])
 
     def _full(self, chunk: int, *, bound: bool = False) -> int:
         """One step at full occupancy and normal speed, from the fullest row that was measured; 0 when none was."""
@@ -254,7 +258,7 @@ class CostTable:
         """
         row = self._rows[chunk][place]
         value = row.bound if bound else row.normal
-        if row.seen > _YOUNG:
+        if row.seen > StepTimes.YOUNG:
             return value
         kind = (chunk, place, bound)
         if kind not in self._caps:
@@ -263,8 +267,7 @@ class CostTable:
 
     def _is_refuted(self, decode_rows: int, prefill_tokens: int) -> bool:
         """Whether what the start measured of a kind of step is more than emptier ones take one by one."""
-        chunk = min(bucket_of(prefill_tokens), self._top_chunk)
-        place = min(class_of(decode_rows), self._tops[chunk])
+        chunk, place = self._kind(decode_rows, prefill_tokens)
         return self._told(chunk, place, bound=False) < self._rows[chunk][place].normal
 
     def _one_by_one(self, chunk: int, place: int, *, bound: bool) -> int:
@@ -290,7 +293,7 @@ class CostTable:
     def _nearly_full(self, chunk: int) -> int:
         """What a full step takes at least: steps with more than half as many rows say it where full ones are rare."""
         top, recent = self._tops[chunk], self._times.steps - _RECENT
-        half = class_of(_most_of(top) // 2) + 1
+        half = _class(_most_of(top) // 2) + 1
         rows = self._rows[chunk][half:top]
         return max((row.normal for row in rows if row.seen > recent and row.count >= _KNOWN), default=0)
 
@@ -298,19 +301,6 @@ class CostTable:
 def _in_turn(row: StepRow, steps: int, *, bound: bool) -> int:
     """So many steps of one kind, of which one may be an outlier where it is a ``bound``."""
     return (steps - 1) * row.normal + (row.bound if bound else row.normal)
-
-
-def bucket_of(rows: int) -> int:
-    """0 for none, else the position of the power of two that is at least ``rows``, plus one."""
-    return 0 if rows == 0 else (rows - 1).bit_length() + 1
-
-
-def class_of(rows: int) -> int:
-    """0 for none, one for each number up to 16, then four for each doubling."""
-    if rows <= _EXACT:
-        return rows
-    shift = (rows - 1).bit_length() - 3
-    return _EXACT + 4 * (shift - 2) + ((rows - 1) >> shift) - 3
 
 
 def _most_of(place: int) -> int:

@@ -179,8 +179,12 @@ NB_MODULE(_native, m) {
       .def_ro("seen", &zl::StepRow::seen)
       .def("forget", &zl::StepRow::forget);
 
-  nb::class_<zl::StepTimes>(m, "StepTimes")
-      .def(nb::init<int, int>(), "slots"_a, "chunk_tokens"_a)
+  nb::class_<zl::StepTimes> step_times(m, "StepTimes");
+  step_times.attr("YOUNG") = zl::StepTimes::kYoung;
+  step_times.attr("HEADROOM") = zl::StepTimes::kHeadroom;
+  step_times.def(nb::init<int, int>(), "slots"_a, "chunk_tokens"_a)
+      .def_static("bucket", &zl::StepTimes::bucket, "tokens"_a)
+      .def_static("class_of", &zl::StepTimes::class_of, "rows"_a)
       .def("observe", [](zl::StepTimes& times, int rows, int tokens, int64_t elapsed_ns, bool sure) {
         return int(times.observe(rows, tokens, elapsed_ns, sure));
       }, "decode_rows"_a, "prefill_tokens"_a, "elapsed_ns"_a, "sure"_a)

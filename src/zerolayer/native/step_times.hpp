@@ -57,6 +57,9 @@ class StepTimes {
  public:
   enum class Seen { kSame, kAnew, kUnsure };  // whether what some kind normally takes was computed anew
 
+  static constexpr int64_t kYoung = 17;      // steps of a table, which are the start's: there is no pace yet to divide them by
+  static constexpr double kHeadroom = 1.05;  // of the promised rate over the recent mean
+
   StepTimes(int slots, int chunk_tokens) {
     for (int chunk = 0; chunk <= bucket(chunk_tokens); chunk++)  // whose prompt is read does not decode
       rows_.emplace_back(size_t(class_of(slots - (chunk > 0))) + 1);
@@ -119,12 +122,10 @@ class StepTimes {
   double scale() const { return scale_; }
 
  private:
-  static constexpr int kExact = 16;           // so many decode rows have each a row of their own
-  static constexpr int64_t kYoung = 17;       // steps of a table that are entered at once: there is no pace yet to divide them by
+  static constexpr int kExact = 16;             // so many decode rows have each a row of their own
   static constexpr int64_t kGeneration = 4096;  // steps after which the older half of the backlogs is forgotten
-  static constexpr double kHeadroom = 1.05;   // of the promised rate over the recent mean
-  static constexpr double kMeanOver = 256;    // steps
-  static constexpr double kFades = 0.95;      // of the largest backlogs, each second without work
+  static constexpr double kMeanOver = 256;      // steps
+  static constexpr double kFades = 0.95;        // of the largest backlogs, each second without work
 
   struct Fresh {
     StepRow* row;
