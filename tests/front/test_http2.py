@@ -138,7 +138,7 @@ def count_writes(service: Service) -> list[bytes]:
     def watch() -> None:
         (connection,) = service.server.connections
         connection._transport = Spy(connection._transport)
-        connection._descriptor, connection.core.sender.free = -1, 0  # nothing goes past it
+        connection.descriptor, connection.core.sender.free = -1, 0  # nothing goes past it
 
     service.on_loop(watch)
     return writes

@@ -1,6 +1,6 @@
 """What a connection of HTTP/1.1 writes: at once, once a turn, or when its client reads again.
 
-A reply that is complete goes to the kernel at once. Pieces of a stream are collected, so that all connections that a
+A reply that is complete goes to the transport at once. Pieces of a stream are collected, so that all connections that a
 step gave a token are written in one call (``outbox.py``). What a client does not read is held up to a limit, beyond
 which it is cut.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import AbstractEventLoop
+from functools import cached_property
 
 from zerolayer.front.exchange import NEVER
 from zerolayer.front.lines import Outlet, SocketOutlet
@@ -30,7 +31,6 @@ class Output(asyncio.Protocol):
     _behind = b""  # pieces of this turn, not written yet
     _stalled_ns = NEVER  # until when it must read again
     _streams_chunks = False  # the reply that is open
-    _descriptor: int | None = None
 
     def __init__(self, site: Site, loop: AbstractEventLoop) -> None:
         self._site = site
@@ -53,12 +53,10 @@ class Output(asyncio.Protocol):
 
     # What the outbox calls.
 
-    @property
+    @cached_property
     def descriptor(self) -> int:
         """As ``outbox.Writer``."""
-        if self._descriptor is None:
-            self._descriptor = plain_descriptor(self._transport)
-        return self._descriptor
+        return plain_descriptor(self._transport)
 
     def take(self) -> bytes:
         """As ``outbox.Writer``."""

@@ -61,7 +61,6 @@ class Http2Connection(asyncio.Protocol):
         self._closed = False
         if caller is not None:
             self.caller = caller
-        self._descriptor: int | None = None
 
     # What asyncio calls.
 
@@ -142,12 +141,10 @@ class Http2Connection(asyncio.Protocol):
 
     # What the outbox calls.
 
-    @property
+    @cached_property
     def descriptor(self) -> int:
         """As ``outbox.Writer``."""
-        if self._descriptor is None:
-            self._descriptor = plain_descriptor(self._transport)
-        return self._descriptor
+        return plain_descriptor(self._transport)
 
     def take(self) -> bytes:
         """As ``outbox.Writer``."""
@@ -163,8 +160,7 @@ class Http2Connection(asyncio.Protocol):
     def free_descriptor(self) -> int:
         """As ``lines.Frames``. Whatever may change it sets the sender's ``free`` to 0."""
         waits = self._stalled_ns != NEVER or self._closed or self._draining or self._transport.get_write_buffer_size()
-        found = self._descriptor
-        return -1 if waits else self.descriptor if found is None else found
+        return -1 if waits else self.descriptor
 
     def write(self, data: bytes) -> None:
         """As ``outbox.Writer``."""
@@ -353,8 +349,7 @@ class Http2Connection(asyncio.Protocol):
         if ends:
             core.go_away()
         if sender.out_bytes or sender.more:
-            sender.free = 0
-            self._transport.write(sender.take())
+            self.write(sender.take())
             if sender.more:
                 self.wake()
         if ends:

@@ -51,7 +51,7 @@ class PlainSockets:
         """Accept at most so many, and begin a connection with each while there is ``room``. The others are returned.
 
         ``make`` gets the address and the first words of each. The second result is that of ``Sockets.accept``. A defect
-        costs its own connection.
+        in what it makes of those costs its own connection.
         """
         self.gathering = True
         try:
