@@ -243,11 +243,13 @@ class Admission {
   void refuse(const Wish& wish, const Asker& asker, const Terms& terms, Ns now, Answer& answer) {
     Calendar& calendar = *calendar_;
     const bool again = asker.retry == Retry::yes;
-    const bool soft = !attendance.trusts(asker.credential), gap = unbooked_ > 0 && in_a_row_ >= kInARow;
+    const bool soft = !attendance.trusts(asker.credential);
+    crowded_ = crowded_ && !calendar.booked().empty();
+    const Room room = unbooked_ && in_a_row_ >= kInARow ? Room::gap : crowded_ ? Room::lent : Room::none;
     if (may_book(wish, asker, soft)) {
       const auto reads = [&](Ns start) { return tickets.spaced(asker, now, start); };
-      if (const Held booking = calendar.book(wish.promised, terms, reads, soft, gap, again, now)) {
-        if (gap) {
+      if (const Held booking = calendar.book(wish.promised, terms, reads, soft, room, again, now)) {
+        if (room == Room::gap) {
           began_unbooked();
         } else {
           in_a_row_++;
@@ -259,6 +261,7 @@ class Admission {
       }
     }
     unbooked_++;
+    crowded_ = true;
     const Ns behind = again ? 0 : told_ns;  // who has waited already is not sent to the end
     Ns told = -1;
     if (behind <= now + calendar.horizon_ns) {  // else others were told all that time can hold
@@ -291,7 +294,8 @@ class Admission {
   std::shared_ptr<Calendar> calendar_;
   int in_a_row_ = 0;  // bookings since somebody started without one, or could have
   int unbooked_ = 0;  // how many were refused without one since then, and have none yet
-  int most_;          // bookings
+  bool crowded_ = false;  // not all could be booked since nobody was
+  int most_;              // bookings
 };
 
 }  // namespace zl::deadline

@@ -68,6 +68,10 @@ struct Terms {
   Ns due_ns() const { return std::min(from_ns + end_ns, patience_ns); }
 };
 
+// What a booking leaves to who comes without one: nothing; its slot, which is lent while others come free for it in time; or before its start,
+// besides, as much time as it takes itself.
+enum class Room { none, lent, gap };
+
 struct Margin;
 
 // Bookings to whom others can add the same: those with about as many steps, or, until its first token (reach 0), all.
@@ -117,9 +121,9 @@ struct Booking {
   bool strict = false;  // its stream allows no foreign chunk
   bool soft = false;    // it gives way to whoever comes before its client does
   bool held = false;    // its client is here
+  bool lends = false;   // its slot is lent to others, as long as it can wait for them
   bool doubled = false;  // an equal request that says that it is none of this came in its time
   Ns early_ns = kEarlyNs;  // by how much its client may come before the start; more where it was told another one
-  Ns waits_ns = 0;      // for how long it can be held for somebody who was not booked
   Ns awaits_ns = 0;     // of what others may add: so long after its start prompts may be read that waited when it was booked
   std::string credential, key, ticket;
 

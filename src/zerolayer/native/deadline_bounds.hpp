@@ -41,6 +41,16 @@ class Bounds {
     return alone ? disturbed_end(alone, booked_, occupants_.unconfirmed(slot)) : 0;
   }
 
+  // The ends as a rule of slots from number `first` on.
+  std::vector<Ns> typical_ends(int first) const {
+    std::vector<Ns> ends;
+    for (int slot = first; slot < int(limits.size()); slot++) {
+      const Ns bound = end(slot);
+      ends.push_back(bound ? base_ns_ + Ns(double(bound - base_ns_ - prices_.reserve_ns) / prices_.rate) : 0);
+    }
+    return ends;
+  }
+
   // When the prompt of one that started now is read at the latest, with those of all who start before that.
   Ns read_ns(const Work& work) const {
     const int64_t steps = kJoinSteps + occupants_.pending_steps + work.chunks;

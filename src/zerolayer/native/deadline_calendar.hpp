@@ -12,6 +12,7 @@
 #include <deque>
 
 #include "deadline_starts.hpp"
+#include "deadline_turns.hpp"
 
 namespace zl::deadline {
 
@@ -106,15 +107,15 @@ class Calendar {
 
   // What may start now.
 
-  // The slot that could be taken now, or -1 where that would break a promise, the request's own ones included. `unbooked`: by somebody for
-  // whom time is left before some bookings.
-  int fit(const Work& work, const Terms& terms, Ns now, bool unbooked = true) {
+  // The slot that could be taken now, or -1 where that would break a promise, the request's own ones included, or where somebody who starts
+  // before `turn_ns` would wait for it.
+  int fit(const Work& work, const Terms& terms, Ns now, Ns turn_ns = kNever) {
     if (free_.empty()) return -1;
     refresh(now);
     const Ns end = bounds_.end_of(work, terms);
     if (end < 0 || !undisturbing(work, end, terms)) return -1;
     if (!agenda_.bear(bounds_.read_ns(work), work.weight_ns(prices))) return -1;
-    return suitable(now + work.typical_ns(prices, slots - free()), end, terms, unbooked);
+    return suitable(now + work.typical_ns(prices, slots - free()), end, terms, turn_ns);
   }
 
   // `fit`, and take that slot.
@@ -189,9 +190,9 @@ class Calendar {
       take(slot, booking.work, booking.terms, now);
       return slot;
     }
-    if (waits && fit(booking.work, booking.terms, now, false) < 0) return -1;
+    if (waits && fit(booking.work, booking.terms, now) < 0) return -1;
     const Agenda::Lifted lifted = agenda_.lift(booking);
-    const int slot = fit(booking.work, booking.terms, now, false);
+    const int slot = fit(booking.work, booking.terms, now, booking.start_ns);
     if (slot < 0) {
       agenda_.put_back(lifted);
       return -1;
@@ -260,8 +261,8 @@ class Calendar {
 
   // What may start later: see Starts.
 
-  Held book(const Work& work, const Terms& terms, const Spaced& spaced, bool soft, bool gap, bool waited, Ns now) {
-    const Held booking = starts_.book(work, terms, moment(now), spaced, soft, gap, waited);
+  Held book(const Work& work, const Terms& terms, const Spaced& spaced, bool soft, Room room, bool waited, Ns now) {
+    const Held booking = starts_.book(work, terms, moment(now), spaced, soft, room, waited);
     if (booking && booking->awaits_ns) awaiting_.push_back({booking, admitted_});
     return booking;
   }
@@ -309,18 +310,16 @@ class Calendar {
     return bounds_.bear(occupants_.any_unconfirmed() ? work.weight_ns(prices) : work.chunk_ns);
   }
 
-  // A free slot with nothing booked before that, as a rule and at the latest; or -1.
-  int suitable(Ns typical, Ns end, const Terms& terms, bool unbooked) const {
-    const int first = first_for(terms);
+  // A free slot that is done when what is booked in it must begin at the latest, and that nobody waits for who starts before `turn_ns`; or -1.
+  int suitable(Ns typical, Ns end, const Terms& terms, Ns turn_ns) const {
+    const auto next_ns = [&](int slot) { return agenda_.chains[slot].empty() ? kNever : agenda_.chains[slot][0]->start_ns; };
+    int last = -1;
     for (auto slot = free_.rbegin(); slot != free_.rend(); slot++) {
-      if (agenda_.chains[*slot].empty() && *slot >= first) return *slot;
+      if (*slot < first_for(terms) || agenda_.behind[*slot] < end) continue;
+      if (last < 0 || next_ns(*slot) > next_ns(last)) last = *slot;
     }
-    for (auto slot = free_.rbegin(); slot != free_.rend(); slot++) {
-      if (*slot < first || agenda_.behind[*slot] < end) continue;
-      const Booking& ahead = *agenda_.chains[*slot][0];
-      if (ahead.start_ns + (unbooked ? ahead.waits_ns : 0) >= typical) return *slot;
-    }
-    return -1;
+    if (last < 0 || agenda_.booked.empty()) return last;
+    return is_spare(bounds_.typical_ends(reserved), typical, agenda_.booked, turn_ns) ? last : -1;
   }
 
   // The slot in which something booked can start as what follows in its own one, or -1.
@@ -333,7 +332,7 @@ class Calendar {
     if (is_free(own)) return own;
     refresh(now);
     if (bounds_.end(own) > occupants_.due[own]) return -1;  // who runs there has been promised that none of its own slot disturbs it
-    return suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, false);
+    return suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, booking.start_ns);
   }
 
   // Takes a slot that fits somebody without a booking.

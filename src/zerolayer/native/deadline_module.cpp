@@ -63,7 +63,6 @@ void bind_booking(nb::module_& m) {
       .def_ro("weight_ns", &Booking::weight_ns)
       .def_ro("single_ns", &Booking::single_ns)
       .def_ro("hold_ns", &Booking::hold_ns)
-      .def_ro("waits_ns", &Booking::waits_ns)
       .def_ro("strict", &Booking::strict)
       .def_ro("soft", &Booking::soft)
       .def_rw("held", &Booking::held)
@@ -114,7 +113,11 @@ void bind_calendar(nb::module_& m) {
         if (chunk_tokens < 1) throw nb::value_error("a chunk has tokens");
         self.skip(in(self, slot), tokens, chunk_tokens);
       })
-      .def("book", &Calendar::book, "work"_a, "terms"_a, "spaced"_a.none(), "soft"_a, "gap"_a, "waited"_a, "now"_a)
+      .def("book",
+           [](Calendar& self, const Work& work, const Terms& terms, const Spaced& spaced, bool soft, int room, bool waited, Ns now) {
+             return self.book(work, terms, spaced, soft, Room(room), waited, now);
+           },
+           "work"_a, "terms"_a, "spaced"_a.none(), "soft"_a, "room"_a, "waited"_a, "now"_a)
       .def("tell", &Calendar::tell, "work"_a, "terms"_a, "spaced"_a.none(), "now"_a)
       .def("void", &Calendar::forget);
 }

@@ -28,9 +28,8 @@ class Starts {
 
   // A booking with the earliest start, in the agenda; none when it would be beyond horizon or patience.
   //
-  // `gap`: as much time as it takes itself is left before it, and somebody without a booking can run then, or a moment longer.
   // `waited`: its client was refused without a booking before.
-  Held book(const Work& work, const Terms& terms, const Moment& at, const Spaced& spaced, bool soft, bool gap, bool waited) {
+  Held book(const Work& work, const Terms& terms, const Moment& at, const Spaced& spaced, bool soft, Room room, bool waited) {
     const Prices& prices = at.prices;
     const Ns plain = work.need_ns(prices) + prices.spent_ns, first = work.first_ns(prices) + prices.spent_ns;
     const auto booking = std::make_shared<Booking>(0, -1, work, terms, work.steps(), work.typical_ns(prices, slots_ - 1), plain,
@@ -48,7 +47,7 @@ class Starts {
     if (bound > begun_ns) return nullptr;
     // Prompts that wait now and are not read by its start are the first to take from its spare.
     const Ns read_ns = waiting_until_ns(at), spare_ns = std::min(spares.spare_ns, spares.first_spare_ns);
-    const Ns left = gap ? booking->typical_ns * kGap / 8 + kJoinSteps * prices.step_ns : 0;  // whoever comes joins first
+    const Ns left = room == Room::gap ? booking->typical_ns * kGap / 8 + kJoinSteps * prices.step_ns : 0;  // whoever comes joins first
     booking->start_ns = std::max(booking->start_ns + left, bound - longest);
     booking->strict = terms.per_token_ns < prices.stall_ns;
     const Ns last = std::min(at.now_ns + horizon_ns_, begun_ns);
@@ -58,9 +57,11 @@ class Starts {
       const Ns moved = undisturbed(*booking, read_ns - spare_ns, at);
       if (moved > last) return nullptr;
       if (moved == wanted) {
-        const Ns free = gap ? std::max(bound, moved + booking->need_ns - booking->typical_ns * (kGap - kWaits) / 8) : bound;
-        booking->hold_ns = std::max<Ns>(0, std::min({longest, free - moved, begun_ns - moved}));
-        booking->waits_ns = gap ? booking->typical_ns * kWaits / 8 : 0;
+        // Lent for as long as it takes itself, as far as its limits leave that; a quarter is for who is booked behind it. Who allows no foreign
+        // chunk does not lend: nobody is booked beside it until it ends at the latest.
+        booking->lends = room != Room::none && !booking->strict && !agenda_.strict;
+        const Ns lent_ns = booking->lends ? std::min(longest * 3 / 4, booking->need_ns) : 0;
+        booking->hold_ns = std::max<Ns>(0, std::min({longest, std::max(bound - moved, lent_ns), begun_ns - moved}));
         agenda_.add(booking);
         agenda_.demands.add(*booking, spares);
         booking->awaits_ns = std::max<Ns>(0, read_ns - moved);
@@ -96,7 +97,7 @@ class Starts {
   }
 
  private:
-  static constexpr Ns kGap = 10, kWaits = 1;  // eighths of a service: the time that is left for who comes without a booking, and may be passed
+  static constexpr Ns kGap = 10;              // eighths of a service: the time that is left for who comes without a booking
   static constexpr int kRounds = 24;          // of looking for a start that suits everybody
   static constexpr Ns kSoonNs = 1'000'000;
   static constexpr Ns kLeadShare = 12;  // starts lie that part of a service early: to be held for a moment costs less than a slot at rest
@@ -135,7 +136,7 @@ class Starts {
     bool follows = agenda_.follows[slot];
     for (const Booking* ahead : agenda_.chains[slot]) {
       start = std::max(start - lead, ahead->start_ns) + ahead->typical_ns;
-      if (ahead->waits_ns) bound = std::max(bound, ahead->latest_ns());
+      if (ahead->lends) bound = std::max(bound, ahead->latest_ns());
       const Ns free = bound ? bound : 1;
       bound = follows ? ahead->next_ns(grace_ns_, free) : ahead->last_ns(grace_ns_, free);
       follows = true;

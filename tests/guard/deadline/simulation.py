@@ -188,7 +188,9 @@ class Simulation:
         else:
             self._held.append((answer, client, self.now))
             self.at(max(self.now, answer.start_ns), self._wake)
-            self.at(max(self.now, answer.start_ns + self.calendar.grace_ns + MS), self._wake)
+            for ahead in self.calendar.bookings:  # who does not come is not waited for, whether steps run or not
+                if ahead.slot == answer.slot and ahead.start_ns <= answer.start_ns:
+                    self.at(max(self.now, ahead.start_ns + self.calendar.grace_ns) + MS, self._wake)
 
     def _left(self, client: Client) -> Limits:
         """Its limits; of a deadline that holds for all its attempts, what is left."""

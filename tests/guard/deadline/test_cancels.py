@@ -98,6 +98,7 @@ def test_ten_thousand_requests_of_which_half_are_cancelled_leave_nothing_behind(
     fresh.now = simulation.now
     starts = []
     for each in (simulation, fresh):
+        each.costs.backlog = 0  # the last step may have been a slow one
         each.admission.sweep(each.now)
         for name in range(3 * SLOTS):
             each.arrive(Client(name, work(2, 30, prices), LIMITS), each.now)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from simulation import LIMITS, MS, Client, Simulation
 from specification.booking import Terms, Work
 
+from zerolayer.guard.deadline.booking import Room
 from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.model.cost import Prices
@@ -27,7 +28,7 @@ PLANS = ["book", "book", "book", "void", "redeem", "redeem", "tell", "in the way
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from([*CLAIMS, *PLANS, "price", "wait"]), COUNTS, COUNTS, COUNTS), min_size=40, max_size=120
 )
-FIELDS = ["start_ns", "slot", "steps", "typical_ns", "need_ns", "weight_ns", "single_ns", "hold_ns", "waits_ns"]
+FIELDS = ["start_ns", "slot", "steps", "typical_ns", "need_ns", "weight_ns", "single_ns", "hold_ns"]
 FLAGS = ["strict", "soft", "held"]
 
 
@@ -102,7 +103,7 @@ class Pair:
         spaced = (lambda start: -(-start // unit) * unit) if b % 2 else None
         if operation == "book":
             made = tuple(
-                calendar.book(work, terms, spaced=spaced, soft=b % 3 == 0, gap=a % 4 == 0, waited=b % 4 == 1)
+                calendar.book(work, terms, spaced=spaced, soft=b % 3 == 0, room=Room(a % 3), waited=b % 4 == 1)
                 for calendar in self.both
             )
             assert (made[0] is None) == (made[1] is None)

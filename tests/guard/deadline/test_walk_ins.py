@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 from arrivals import LATENESS, PRICES, SLOTS
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 from simulation import LIMITS, MS, Client, Simulation, work
 
 from zerolayer.guard.deadline.admission import Grant
-from zerolayer.guard.deadline.booking import JOIN_STEPS, Booking
+from zerolayer.guard.deadline.booking import JOIN_STEPS, Booking, Room, Terms
+from zerolayer.guard.deadline.calendar import Calendar
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.model.cost import Prices
 
@@ -82,6 +85,56 @@ def test_whoever_walks_in_has_ended_when_the_next_one_is_booked_in_its_slot_if_s
     simulation.run()
     assert simulation.broken == []
     assert booked.waited_ns <= JOIN_STEPS * prices.step_ns + prices.stall_ns
+
+
+def _held_for_walk_ins(seed: int) -> float:
+    """For how much of a service somebody who is booked is held at most, of several, with steps as they usually are."""
+    dice = random.Random(seed)
+    step, chunk = dice.randint(1, 10), dice.choice([0, dice.randint(0, 20)])
+    prices = Prices(step * MS, (0, chunk * MS), dice.randint(0, 30) * MS, dice.uniform(1, 1.5), (step + chunk) * MS)
+    simulation = Simulation(SLOTS, prices, seed)
+    asked, stops_after = work(1, dice.randint(10, 60), prices), dice.randint(1, 150)
+    clients = [Client(7 * number, asked) for number in range(BOOKED, BOOKED + dice.randint(2, 8))]
+    for name in range(SLOTS):
+        simulation.arrive(Client(name, work(1, 200, prices), stops_after=stops_after), simulation.now)
+    for number, client in enumerate(clients, 1):
+        simulation.arrive(client, simulation.now + number)
+    while not all(client.refusals for client in clients):
+        simulation.go_on()
+    first = simulation.calendar.bookings[0]
+    _typical(simulation)
+    for number in range(dice.randint(0, 8)):
+        walk_in = Client(7 * number + 1, work(dice.randint(1, 4), 3 * dice.randint(1, 60), prices), tries=1)
+        simulation.arrive(walk_in, max(simulation.now, first.start_ns - dice.randint(0, 30) * 20 * MS))
+    simulation.run()
+    assert simulation.broken == []
+    joining_ns = JOIN_STEPS * prices.step_ns + prices.stall_ns
+    return max(client.waited_ns - joining_ns for client in clients) / first.typical_ns
+
+
+def test_whoever_is_booked_waits_for_an_eighth_of_a_service_at_most_for_who_walks_in_as_a_rule():
+    held = [_held_for_walk_ins(seed) for seed in range(300)]
+    assert sum(share > 1 / 8 for share in held) <= 2
+
+
+@pytest.mark.parametrize(
+    ("room", "left", "lent"),
+    [
+        (Room.LENT, 52, True),  # the other slot is free when somebody comes for the booking
+        (Room.LENT, 200, False),  # it would have to wait for much of a service
+        (Room.NONE, 52, False),  # all who came could be booked
+    ],
+)
+def test_a_slot_in_which_somebody_is_booked_soon_is_lent_where_another_one_comes_free_in_time(room, left, lent):
+    now, prices = 1_000 * MS, Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    calendar = Calendar(2, lambda: now, lambda: prices)
+    terms = Terms(now, 5_000 * MS, 250 * MS, 60_000 * MS)
+    for tokens in (50, left):
+        calendar.confirm(calendar.claim(work(1, tokens, prices), terms), work(1, tokens, prices))
+    booking = calendar.book(work(1, 100, prices), terms, room=room)
+    calendar.release(0)  # sooner than anybody knew
+    assert (calendar.free, booking.slot) == (1, 0)
+    assert (calendar.claim(work(1, 100, prices), terms) == 0) == lent
 
 
 @pytest.mark.parametrize("slots", [1, 4])

@@ -61,10 +61,6 @@ class Booking:
         """How long its client may be held."""
 
     @property
-    def waits_ns(self) -> int:
-        """For how long it can be held for somebody who was not booked."""
-
-    @property
     def strict(self) -> bool:
         """Its stream allows no foreign chunk."""
 
@@ -135,7 +131,7 @@ class Calendar:
         terms: Terms,
         spaced: Callable[[int], int] | None,
         soft: bool,
-        gap: bool,
+        room: int,
         waited: bool,
         now: int,
     ) -> Booking | None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
 import msgspec
@@ -9,11 +10,23 @@ import msgspec
 from zerolayer.guard.deadline._native import Booking
 from zerolayer.model.cost import Prices
 
-__all__ = ["EARLY_NS", "JOIN_STEPS", "NEVER", "Booking", "Terms", "Work"]
+__all__ = ["EARLY_NS", "JOIN_STEPS", "NEVER", "Booking", "Room", "Terms", "Work"]
 
 NEVER: Final = 1 << 62  # nanoseconds
 EARLY_NS: Final = 5_000_000  # a booked client may come this much early; it is held until its start
 JOIN_STEPS: Final = 3  # one in flight, one whose report is still on its way to the loop, and a heartbeat's chunk
+
+
+class Room(IntEnum):
+    """What a booking leaves to who comes without one.
+
+    Nothing; its slot, which is lent while others come free for it in time; or before its start, besides, as much time
+    as it takes itself. ``Room`` in native/deadline_booking.hpp.
+    """
+
+    NONE = 0
+    LENT = 1
+    GAP = 2
 
 
 class Work(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from zerolayer.guard.deadline import _native
-from zerolayer.guard.deadline.booking import Booking, Terms, Work
+from zerolayer.guard.deadline.booking import Booking, Room, Terms, Work
 from zerolayer.model.cost import Prices
 
 
@@ -159,16 +159,16 @@ class Calendar:
         *,
         spaced: Callable[[int], int] | None = None,
         soft: bool = False,
-        gap: bool = False,
+        room: Room = Room.NONE,
         waited: bool = False,
     ) -> Booking | None:
         """Promise the earliest start that suits everybody, or None when it would be beyond horizon or patience.
 
         ``spaced`` moves a start to the next one that the client can be told. ``soft``: until somebody else needs the
-        slot. ``gap``: leave time before it for somebody who is not booked. ``waited``: it was refused
-        without a booking before, so that the room that all bookings leave for such a prompt is its own.
+        slot. ``room``: what it leaves to others. ``waited``: it was refused without a booking before, so that the room
+        that all bookings leave for such a prompt is its own.
         """
-        return self.core().book(work, terms, spaced, soft, gap, waited, self._clock_ns())
+        return self.core().book(work, terms, spaced, soft, room, waited, self._clock_ns())
 
     def tell(self, work: Work, terms: Terms, *, spaced: Callable[[int], int] | None = None) -> int | None:
         """When to come for whom nothing is held: all that is booked now has begun, and a slot is typically free."""

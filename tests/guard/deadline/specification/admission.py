@@ -16,7 +16,7 @@ from specification.calendar import Calendar
 from specification.tickets import Tickets
 from zerolayer.errors import BeyondHorizon, Infeasible, SlotsBusy
 from zerolayer.guard.deadline.admission import Grant, NoSlot, Wish
-from zerolayer.guard.deadline.booking import EARLY_NS
+from zerolayer.guard.deadline.booking import EARLY_NS, Room
 from zerolayer.guard.deadline.limits import Limits
 from zerolayer.guard.deadline.tail import is_worth_waiting
 from zerolayer.guard.deadline.tickets import Asker
@@ -59,6 +59,7 @@ class Admission:
         self._told_ns = 0  # for whom nothing is held, not before that
         self._in_a_row = 0  # bookings since somebody started without one, or could have
         self._unbooked = 0  # how many were refused without one since then, and have none yet
+        self._crowded = False  # not all could be booked since nobody was
         self._most = _BOOKED_A_SLOT * calendar.slots
 
     def ask(self, wish: Wish, asker: Asker) -> Grant | Booking | NoSlot:
@@ -247,11 +248,16 @@ class Admission:
         """Book, or else tell a time, if there is one."""
         calendar, reads = self.calendar, partial(self.tickets.spaced, asker, now)
         soft = not self.attendance.trusts(asker.credential)
-        booking, gap = None, self._unbooked > 0 and self._in_a_row >= _IN_A_ROW
+        self._crowded = self._crowded and bool(calendar.bookings)
+        room = Room.LENT if self._crowded else Room.NONE
+        if self._unbooked and self._in_a_row >= _IN_A_ROW:
+            room = Room.GAP
+        booking = None
         if self._may_book(wish, asker, soft=soft):
-            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, gap=gap, waited=asker.retry is True)
+            waited = asker.retry is True
+            booking = calendar.book(wish.promised, terms, spaced=reads, soft=soft, room=room, waited=waited)
         if booking is not None:
-            if gap:
+            if room is Room.GAP:
                 self.began_unbooked()
             else:
                 self._in_a_row += 1
@@ -259,6 +265,7 @@ class Admission:
             self.tickets.add(booking, asker, wish.key)
             return self._busy(booking.start_ns, now, booking)
         self._unbooked += 1
+        self._crowded = True
         told_ns = None
         behind = 0 if asker.retry else self._told_ns  # who has waited already is not sent to the end
         if behind <= now + calendar.horizon_ns:  # else others were told all that time can hold

@@ -88,11 +88,11 @@ class Booking(msgspec.Struct, eq=False):
     margins: tuple[Margin, ...] = ()  # until its end, and until its first token
     strict: bool = False  # its stream allows no foreign chunk
     soft: bool = False  # it gives way to whoever comes before its client does
-    waits_ns: int = 0  # for how long it can be held for somebody who was not booked
     awaits_ns: int = 0  # of what others may add: so long after its start prompts may be read that waited
     credential: Hashable = None
     key: Hashable = None
     ticket: str = ""
+    lends: bool = False  # its slot is lent to others, as long as it can wait for them
     held: bool = False  # its client is here
     doubled: bool = False  # an equal request that says that it is none of this came in its time
 

@@ -125,6 +125,12 @@ class Bounds:
         alone = self._occupants.end(slot, self._base_ns, self._prices) if self._alone is None else self._alone[slot]
         return disturbed_end(alone, self._booked, waits=slot in self._occupants.unconfirmed) if alone else 0
 
+    def typical_ends(self, first: int) -> list[int]:
+        """The ends as a rule of slots from number ``first`` on."""
+        origin, rate = self._base_ns + self._prices.reserve_ns, self._prices.rate
+        ends = [self.end(slot) for slot in range(first, len(self.limits))]
+        return [self._base_ns + int((end - origin) / rate) if end else 0 for end in ends]
+
     def read_ns(self, work: Work) -> int:
         """When the prompt of one that started now is read at the latest, with those of all who start before that."""
         occupants, prices = self._occupants, self._prices

@@ -18,10 +18,12 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from specification.agenda import Agenda
-from specification.booking import Booking, Terms, Work
+from specification.booking import NEVER, Booking, Terms, Work
 from specification.chains import is_next
 from specification.occupants import Occupants
 from specification.starts import Moment, Starts
+from specification.turns import is_spare
+from zerolayer.guard.deadline.booking import Room
 from zerolayer.model.cost import Prices
 
 _START = attrgetter("start_ns")
@@ -136,14 +138,17 @@ class Calendar:
 
     # What may start now.
 
-    def fit(self, work: Work, terms: Terms, *, unbooked: bool = True) -> int:
-        """The slot that could be taken now, or -1 where that would break a promise, the request's own ones included."""
+    def fit(self, work: Work, terms: Terms, turn_ns: int = NEVER) -> int:
+        """The slot that could be taken now, or -1 where that would break a promise, the request's own ones included.
+
+        Or where somebody who starts before ``turn_ns`` would wait for it.
+        """
         if not self._free:
             return -1
         now, prices = self._clock_ns(), self._prices()
         end = self._fitting(work, terms, now, prices)
         typical = now + work.typical_ns(prices, self.taken)
-        return -1 if end < 0 else self._suitable(typical, end, terms, unbooked=unbooked)
+        return -1 if end < 0 else self._suitable(typical, end, terms, turn_ns)
 
     def claim(self, work: Work, terms: Terms) -> int:
         """``fit``, and take that slot."""
@@ -195,10 +200,10 @@ class Calendar:
             self._agenda.follows[slot] = slot == own
             self._take(slot, booking.work, booking.terms, self._clock_ns(), self._prices())
             return slot
-        if waits and self.fit(booking.work, booking.terms, unbooked=False) < 0:
+        if waits and self.fit(booking.work, booking.terms) < 0:
             return -1
         places = self._agenda.lift(booking)
-        slot = self.fit(booking.work, booking.terms, unbooked=False)
+        slot = self.fit(booking.work, booking.terms, booking.start_ns)
         if slot < 0:
             self._agenda.put_back(booking, places)
             return -1
@@ -218,7 +223,7 @@ class Calendar:
         self._refresh(now)
         if self._bounds.end(own) > self._occupants.due[own]:
             return -1  # who runs there has been promised that none of its own slot disturbs it
-        return self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, unbooked=False)
+        return self._suitable(now + booking.typical_ns, now + booking.need_ns, booking.terms, booking.start_ns)
 
     def confirm(self, slot: int, work: Work) -> bool:
         """The true length is known and the engine gets the request. False: that breaks a promise; release the slot."""
@@ -305,15 +310,15 @@ class Calendar:
         *,
         spaced: Callable[[int], int] | None = None,
         soft: bool = False,
-        gap: bool = False,
+        room: Room = Room.NONE,
         waited: bool = False,
     ) -> Booking | None:
         """Promise the earliest start that suits everybody, or None when it would be beyond horizon or patience.
 
         ``spaced`` moves a start to the next one that the client can be told. ``soft``: until somebody else needs the
-        slot. ``gap``: leave time before it for somebody who is not booked.
+        slot. ``room``: what it leaves to others.
         """
-        booking = self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, gap=gap, waited=waited)
+        booking = self._starts.book(work, terms, self._moment(), spaced=spaced, soft=soft, room=room, waited=waited)
         if booking is not None and booking.awaits_ns:
             self._awaiting.append((booking, self._admitted))
         return booking
@@ -364,18 +369,20 @@ class Calendar:
             return False
         return self._bounds.bear(work.weight_ns(prices) if occupants.unconfirmed else work.chunk_ns)
 
-    def _suitable(self, typical: int, end: int, terms: Terms, *, unbooked: bool) -> int:
-        """A free slot with nothing booked before that, as a rule and at the latest; or -1."""
-        first = 0 if terms.urgent else self.reserved
-        for slot in reversed(self._free):
-            if not self._agenda.chains[slot] and slot >= first:
-                return slot
-        for slot in reversed(self._free):
-            if slot >= first and self._agenda.behind[slot] >= end:
-                ahead = self._agenda.chains[slot][0]
-                if ahead.start_ns + (ahead.waits_ns if unbooked else 0) >= typical:
-                    return slot
-        return -1
+    def _suitable(self, typical: int, end: int, terms: Terms, turn_ns: int) -> int:
+        """A free slot that is done when what is booked in it must begin at the latest, and is not waited for; or -1.
+
+        That is, by nobody who starts before ``turn_ns``.
+        """
+        agenda, first = self._agenda, 0 if terms.urgent else self.reserved
+        in_time = [slot for slot in reversed(self._free) if slot >= first and agenda.behind[slot] >= end]
+        if not in_time:
+            return -1
+        starts = [agenda.chains[slot][0].start_ns if agenda.chains[slot] else NEVER for slot in in_time]
+        last = in_time[starts.index(max(starts))]
+        if not agenda.booked:
+            return last
+        return last if is_spare(self._bounds.typical_ends(self.reserved), typical, agenda.booked, turn_ns) else -1
 
     def _take(self, slot: int, work: Work, terms: Terms, now: int, prices: Prices) -> None:
         if len(self._free) == self.slots:

@@ -13,11 +13,11 @@ from operator import attrgetter
 from specification.agenda import Agenda
 from specification.booking import JOIN_STEPS, NEVER, Booking, Terms, Work
 from specification.occupants import Occupants
-from zerolayer.guard.deadline.booking import EARLY_NS
+from zerolayer.guard.deadline.booking import EARLY_NS, Room
 from zerolayer.model.cost import Prices
 
 _START = attrgetter("start_ns")
-_GAP, _WAITS = 10, 1  # eighths of a service: the time that is left for who comes without a booking, and may be passed
+_GAP = 10  # eighths of a service: the time that is left for who comes without a booking
 _ROUNDS = 24  # of looking for a start that suits everybody
 _SOON_NS = 1_000_000
 _LEAD_SHARE = 12  # starts lie that part of a service early: to be held for a moment costs less than a slot at rest
@@ -50,13 +50,12 @@ class Starts:
         *,
         spaced: Callable[[int], int] | None,
         soft: bool,
-        gap: bool,
+        room: Room,
         waited: bool,
     ) -> Booking | None:
         """A booking with the earliest start, in the agenda; None when it would be beyond horizon or patience.
 
-        ``gap``: as much time as it takes itself is left before it, and somebody without a booking can run
-        then, or a moment longer. ``waited``: its client was refused without a booking before.
+        ``waited``: its client was refused without a booking before.
         """
         prices, agenda, demands = at.prices, self._agenda, self._agenda.demands
         plain, first = work.need_ns(prices) + prices.spent_ns, work.first_ns(prices) + prices.spent_ns
@@ -76,7 +75,9 @@ class Starts:
             return None
         # Prompts that wait now and are not read by its start are the first to take from its spare.
         ready = read - min(spare for _, spare in spares)
-        left = booking.typical_ns * _GAP // 8 + JOIN_STEPS * prices.step_ns if gap else 0  # whoever comes joins first
+        left = 0
+        if room is Room.GAP:  # whoever comes joins first
+            left = booking.typical_ns * _GAP // 8 + JOIN_STEPS * prices.step_ns
         booking.start_ns = max(booking.start_ns + left, bound - longest)
         booking.strict = terms.per_token_ns < prices.stall_ns
         last = min(at.now_ns + self._horizon_ns, begun_ns)
@@ -88,9 +89,12 @@ class Starts:
             if moved > last:
                 return None
             if moved == wanted:
-                free = max(bound, moved + booking.need_ns - booking.typical_ns * (_GAP - _WAITS) // 8) if gap else bound
-                booking.hold_ns = max(0, min(longest, free - moved, begun_ns - moved))
-                booking.waits_ns = gap and booking.typical_ns * _WAITS // 8
+                # Lent for as long as it takes itself, as far as its limits leave that; a quarter is for who is booked
+                # behind it. Who allows no foreign chunk does not lend: nobody is booked beside it until it ends at the
+                # latest.
+                booking.lends = room is not Room.NONE and not booking.strict and not agenda.strict
+                lent_ns = min(longest * 3 // 4, booking.need_ns) if booking.lends else 0
+                booking.hold_ns = max(0, min(longest, max(bound - moved, lent_ns), begun_ns - moved))
                 agenda.add(booking)
                 demands.add(booking, spares)
                 booking.awaits_ns = max(0, read - moved)
@@ -155,7 +159,7 @@ class Starts:
                 start = bound = 2 * at.now_ns - bound
         for place, ahead in enumerate(agenda.chains[slot]):
             start = max(start - lead, ahead.start_ns) + ahead.typical_ns
-            bound = max(bound, ahead.latest_ns) if ahead.waits_ns else bound
+            bound = max(bound, ahead.latest_ns) if ahead.lends else bound
             follow = ahead.next_ns if place or agenda.follows[slot] else ahead.last_ns
             bound = follow(self._grace_ns, bound or 1)
         booking.slot, booking.start_ns = slot, max(start, at.now_ns + _SOON_NS)  # whoever is ahead may be late
