@@ -16,6 +16,7 @@ OWN, HALVED = "zerolayer", "zerolayer, half the speed"
 CONTROL = "control"
 STOLEN = "taken by the hypervisor meanwhile, ms"
 OF_CAPACITY = "of capacity, while they arrive"
+PER_SECOND = "served a second"
 
 
 class Alone(msgspec.Struct, frozen=True):
@@ -72,8 +73,8 @@ def figures(records: Sequence[Record], alone: Alone, grace_ms: float) -> dict[st
             for record, wait in zip([record for record in served if record.arrivals], first, strict=True)
         ),
         "other errors": sum(not record.ok and record.status not in (422, 429, 503, 504) for record in records),
-        "served a second": len(served) / span * 1e9,
-        "of capacity, while they arrive": arriving / capacity if capacity and arriving else None,
+        PER_SECOND: len(served) / span * 1e9,
+        OF_CAPACITY: arriving / capacity if capacity and arriving else None,
         "E2E p50 ms": p50,
         "E2E p99 ms": p99,
         "P99/P50": p99 / p50 if p50 and p99 else None,
@@ -205,7 +206,7 @@ def verdicts(rows: Sequence[Mapping[str, Any]], slots: int) -> list[dict[str, An
 
 BESIDE = (
     "served at once", "served after a refusal", "refused for good", "E2E p50 ms", "E2E p99 ms", "P99/P50", "P50/S0",
-    "TTFT p50 ms", "TTFT p99 ms", "TTFT standard deviation ms", "served a second",
+    "TTFT p50 ms", "TTFT p99 ms", "TTFT standard deviation ms", PER_SECOND,
 )  # fmt: skip
 
 

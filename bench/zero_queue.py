@@ -3,8 +3,8 @@
 
 Pulses: 64 requests at once, again when all are answered, and before each a lone request. Poisson: arrivals at 0.5, 0.9
 and 1.5 of the capacity, which is the closed-loop rate with as many workers as slots; at 1.5 it is measured before and
-after. Clients behave as stock SDKs do: they come back when they are told to, at most twice. Times run from before a
-client connects until it has the last byte; all of a pulse connect first, then all send.
+after each of several rounds. Clients behave as stock SDKs do: they come back when they are told to, at most twice.
+Times run from before a client connects until it has the last byte; all of a pulse connect first, then all send.
 
 A stub that refuses everything is the control for refusals: the same client and pulses, before each pulse of the server
 while that rests, and once more while it computes for as many other clients as it has slots. The quicker one counts.
@@ -39,6 +39,7 @@ from peers import read_peers, started
 from queue_causes import Steps, late, steal_ms, strayed
 from queue_figures import CONTROL, HALVED, OWN, STOLEN, Alone, alone_of, beside, figures, steady_rate, verdicts
 from queue_pulses import Pulses
+from queue_rounds import Rounds
 from serve import Target, Work, arrivals, first_model
 
 ATTEMPTS = 3  # a stock client's: one and two retries
@@ -81,15 +82,19 @@ class Bench:
         self._overload(target, alone)
 
     def _overload(self, target: Target, alone: Alone) -> None:
-        """More than the capacity, which is measured anew around it: what a shared machine can do wanders by a tenth."""
-        options, before = self._options, self._capacity(target, "before overload")
-        offsets = arrivals(random.Random(f"{options.seed}/1.5"), 1.5 * before, options.duration)
-        booked = self._open(target, "p 1.5", offsets)
-        between = self._capacity(target, "amid overload")
-        bare = self._open(target, "bare", offsets, retry=False, sign=LAST)
-        after = self._capacity(target, "after overload")
-        self._keep(target.name, "poisson 1.5", booked, replace(alone, capacity=(before + between) / 2))
-        self._keep(target.name, "poisson 1.5, nothing booked", bare, replace(alone, capacity=(between + after) / 2))
+        """More than the capacity, which is measured anew around each round."""
+        options, capacity = self._options, self._capacity(target, "before overload")
+        booked, bare = Rounds(), Rounds()
+        for number in range(options.rounds):
+            offsets = arrivals(random.Random(f"{options.seed}/1.5/{number}"), 1.5 * capacity, options.duration)
+            for rounds, retry, sign in ((booked, True, FIRST), (bare, False, LAST)):
+                label, stolen = f"overload {number} {retry}", steal_ms()
+                records = self._open(target, label, offsets, retry=retry, sign=sign)
+                stolen = steal_ms() - stolen
+                before, capacity = capacity, self._capacity(target, f"after {label}")
+                rounds.add(records, replace(alone, capacity=(before + capacity) / 2), stolen)
+        self._keep(target.name, "poisson 1.5", booked.records, alone, booked.figures())
+        self._keep(target.name, "poisson 1.5, nothing booked", bare.records, alone, bare.figures())
 
     def _capacity(self, target: Target, label: str) -> float:
         """Requests a second of as many workers as slots."""
@@ -144,11 +149,11 @@ class Bench:
         return [payload.replace(b"\r\n", b"\r\n" + sign, 1) for payload in plain]
 
     def _keep(
-        self, server: str, run: str, records: list[Record], alone: Alone, pulses: Mapping[str, Any] | None = None
+        self, server: str, run: str, records: list[Record], alone: Alone, more: Mapping[str, Any] | None = None
     ) -> None:
         row = {"server": server, "run": run} | figures(records, alone, self._options.grace_ms)
         stolen, self._steal_ms = steal_ms() - self._steal_ms, steal_ms()
-        row |= pulses or {STOLEN: stolen}
+        row |= more or {STOLEN: stolen}
         causes = [*late(records, self._steps), *strayed(records, self._options.grace_ms)]
         print(f"\n{server}, {run}")
         for name, value in row.items():
@@ -238,6 +243,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--pulse", type=int, default=64, help="requests at once (default 64)")
     add("--pulses", type=int, default=12)
     add("--duration", type=float, default=20.0, help="seconds of Poisson arrivals (default 20)")
+    add("--rounds", type=int, default=3, help="of 1.5 times the capacity, with and without bookings (default 3)")
     add("--retries", type=int, default=0, help="instead: overload until so many retries were made")
     add("--prompt-words", type=int, default=127)
     add("--output-tokens", type=int, help="default 64; 16 with --retries")
@@ -276,7 +282,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     peers = [] if options.peers is None else read_peers(options.peers)
     peers = [peer for peer in peers if options.only is None or peer.name in options.only]
     runs = 1 + options.slower + len(options.peer) + len(peers)
-    about = options.retries / 80 if options.retries else runs * (60 + 8 * options.pulses + 7 * options.duration)
+    poisson = (3 + 2.5 * options.rounds) * options.duration
+    about = options.retries / 80 if options.retries else runs * (60 + 8 * options.pulses + poisson)
     print(f"This takes about {1 + about / 60:.0f} minutes.", file=sys.stderr)
     _measure_own(bench, options)
     for peer in peers:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from lean_client import Record
 from queue_causes import Steps, late, over_bound, strayed
-from queue_figures import CONTROL, HALVED, OWN, Alone, beside, figures, verdicts
+from queue_figures import CONTROL, HALVED, OF_CAPACITY, OWN, STOLEN, Alone, beside, figures, verdicts
 from queue_pulses import Pulses
+from queue_rounds import Rounds
 
 MS = 1_000_000
 GRACE_MS = 250.0
@@ -98,6 +99,17 @@ def test_a_pulse_on_a_slower_machine_is_judged_by_itself() -> None:
     assert found["P99/P50 of each pulse"] == [pytest.approx(1.091, abs=0.001)] * 3
     assert found["P99/P50 within a pulse"] < 1.1
     assert found["spread"] == 2.0
+
+
+def test_each_round_is_judged_by_what_the_machine_could_do_just_then() -> None:
+    """From 30 to 70 ms four end where 100 a second are possible, and two where 50 are."""
+    rounds = Rounds()
+    for capacity, ends in ((100.0, (30, 40, 50, 60, 70)), (50.0, (40, 60, 90))):
+        records = [Record(0, sent_ns=0, end_ns=end * MS, status=200, last_sent_ns=0) for end in ends]
+        records.append(Record(70 * MS, sent_ns=70 * MS, end_ns=71 * MS, status=429))
+        rounds.add(records, Alone(beside=30.0, capacity=capacity), stolen_ms=10)
+    found = rounds.figures()
+    assert (found[f"{OF_CAPACITY}, each round"], found[OF_CAPACITY], found[STOLEN]) == ([1.0, 1.0], 1.0, 20)
 
 
 def _refused(took_ms: int) -> list[Record]:
