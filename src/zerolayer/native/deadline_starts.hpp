@@ -57,11 +57,8 @@ class Starts {
       const Ns moved = undisturbed(*booking, read_ns - spare_ns, at);
       if (moved > last) return nullptr;
       if (moved == wanted) {
-        // Lent for as long as it takes itself, as far as its limits leave that; a quarter is for who is booked behind it. Who allows no foreign
-        // chunk does not lend: nobody is booked beside it until it ends at the latest.
         booking->lends = room != Room::none && !booking->strict && !agenda_.strict;
-        const Ns lent_ns = booking->lends ? std::min(longest * 3 / 4, booking->need_ns) : 0;
-        booking->hold_ns = std::max<Ns>(0, std::min({longest, std::max(bound - moved, lent_ns), begun_ns - moved}));
+        booking->hold_ns = std::max<Ns>(0, std::min({longest, std::max(bound - moved, lent_ns(*booking, longest)), begun_ns - moved}));
         agenda_.add(booking);
         agenda_.demands.add(*booking, spares);
         booking->awaits_ns = std::max<Ns>(0, read_ns - moved);
@@ -101,6 +98,10 @@ class Starts {
   static constexpr int kRounds = 24;          // of looking for a start that suits everybody
   static constexpr Ns kSoonNs = 1'000'000;
   static constexpr Ns kLeadShare = 12;  // starts lie that part of a service early: to be held for a moment costs less than a slot at rest
+
+  // For how long its slot may be lent after its start: as long as it takes itself, as far as its limits leave that; a quarter is for who is
+  // booked behind it. Who allows no foreign chunk does not lend: nobody is booked beside it until it ends at the latest.
+  static Ns lent_ns(const Booking& booking, Ns longest) { return booking.lends ? std::min(longest * 3 / 4, booking.need_ns) : 0; }
 
   // Gives a booking the slot that can take one more first, and a start.
   //

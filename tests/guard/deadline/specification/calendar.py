@@ -376,13 +376,9 @@ class Calendar:
         """
         agenda, first = self._agenda, 0 if terms.urgent else self.reserved
         in_time = [slot for slot in reversed(self._free) if slot >= first and agenda.behind[slot] >= end]
-        if not in_time:
+        if not in_time or not is_spare(self._bounds.typical_ends(self.reserved), typical, agenda.booked, turn_ns):
             return -1
-        starts = [agenda.chains[slot][0].start_ns if agenda.chains[slot] else NEVER for slot in in_time]
-        last = in_time[starts.index(max(starts))]
-        if not agenda.booked:
-            return last
-        return last if is_spare(self._bounds.typical_ends(self.reserved), typical, agenda.booked, turn_ns) else -1
+        return max(in_time, key=lambda slot: agenda.chains[slot][0].start_ns if agenda.chains[slot] else NEVER)
 
     def _take(self, slot: int, work: Work, terms: Terms, now: int, prices: Prices) -> None:
         if len(self._free) == self.slots:

@@ -89,11 +89,8 @@ class Starts:
             if moved > last:
                 return None
             if moved == wanted:
-                # Lent for as long as it takes itself, as far as its limits leave that; a quarter is for who is booked
-                # behind it. Who allows no foreign chunk does not lend: nobody is booked beside it until it ends at the
-                # latest.
                 booking.lends = room is not Room.NONE and not booking.strict and not agenda.strict
-                lent_ns = min(longest * 3 // 4, booking.need_ns) if booking.lends else 0
+                lent_ns = self._lent_ns(booking, longest)
                 booking.hold_ns = max(0, min(longest, max(bound - moved, lent_ns), begun_ns - moved))
                 agenda.add(booking)
                 demands.add(booking, spares)
@@ -102,6 +99,14 @@ class Starts:
                 return booking
             booking.start_ns = moved
         return None
+
+    def _lent_ns(self, booking: Booking, longest: int) -> int:
+        """For how long its slot may be lent after its start: as long as it takes itself, if its limits leave that.
+
+        A quarter is for who is booked behind it. Who allows no foreign chunk does not lend: nobody is booked beside it
+        until it ends at the latest.
+        """
+        return min(longest * 3 // 4, booking.need_ns) if booking.lends else 0
 
     def tell(self, work: Work, terms: Terms, at: Moment, *, spaced: Callable[[int], int] | None = None) -> int | None:
         """When all that is booked has begun and a slot is typically free. Nothing is held then, and nothing promised.
