@@ -228,7 +228,7 @@ def _unsent(service, client: socket.socket) -> int:
 
     def bytes_left() -> int:
         for connection in service.server.connections:
-            if connection._transport.get_extra_info("peername") == client.getsockname():
+            if connection._transport.get_extra_info("socket").getpeername() == client.getsockname():
                 return len(connection._unsent) + connection._transport.get_write_buffer_size()
         return 0
 

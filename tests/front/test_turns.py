@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import select
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
+import uvloop
 from echo_service import Service, chat, expect_soon, read_reply
 
 from zerolayer.front.turns import PATIENCE_NS, SILENCE_NS, Turns
@@ -157,6 +160,30 @@ def test_a_defect_costs_its_own_request_and_nobody_elses(loop):
     for _ in range(3):
         loop.turn()
     assert (type(broken.failure), loop.begun) == (ZeroDivisionError, ["b"])
+
+
+@pytest.mark.parametrize("make_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_the_loop_sleeps_between_two_looks_for_who_is_silent(make_loop):
+    """Else it keeps the core that the silent one may need to say something."""
+    looks = 0
+
+    def clock_ns() -> int:
+        nonlocal looks
+        looks += 1
+        return 0
+
+    async def wait() -> int:
+        turns = Turns(clock_ns)
+        turns.connected("b")
+        turns.begin_later(Exchange(), lambda: None, lambda: None)
+        began_ns = time.monotonic_ns()
+        await asyncio.sleep(0.03)
+        turns.spoke("b")
+        return time.monotonic_ns() - began_ns
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        waited_ns = runner.run(wait())
+    assert 2 < looks < 10 + waited_ns / 500_000  # one in half a millisecond at most
 
 
 def _send_at_once(service: Service, clients: list, requests: list[bytes]) -> None:

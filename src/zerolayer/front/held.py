@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from zerolayer.errors import DeadlineMissed, ZerolayerError
 from zerolayer.front.exchange import Exchange
 from zerolayer.guard.deadline.reservation import Held, Reservation
 from zerolayer.guard.guard import Guard
 
-_MOMENT_S = 0.001
+_NS_PER_S: Final = 1_000_000_000
+_MOMENT_NS: Final = 1_000_000
 
 Start = Callable[[Exchange, Reservation], None]
 
@@ -40,12 +42,11 @@ class HeldClients:
         booking, slots = held.booking, self._guard.slots
         now_ns = self._clock_ns()
         if booking.start_ns > now_ns:
-            self._loop.call_later((booking.start_ns - now_ns) / 1e9, self.wake)
+            self._call_at(booking.start_ns, self.wake)
         # Whoever was booked before it in its slot comes until then or loses its booking, whether steps run or not.
         for ahead in slots.bookings:
             if ahead.slot == booking.slot and ahead.start_ns <= booking.start_ns:
-                lapses_ns = ahead.start_ns + slots.grace_ns
-                self._loop.call_later(max(0, lapses_ns - now_ns) / 1e9 + _MOMENT_S, self.hear)
+                self._call_at(max(now_ns, ahead.start_ns + slots.grace_ns) + _MOMENT_NS, lambda: self.hear())
 
     def let_go(self) -> list[Exchange]:
         """Hold nobody any more: who was held has its booking again, as if it had not come, and asks once more."""
@@ -80,6 +81,14 @@ class HeldClients:
                 start(exchange, reservation)
             except Exception as error:  # noqa: BLE001 - as on the connection, which is not below us here
                 exchange.defect(error)
+
+    def _call_at(self, due_ns: int, call: Callable[[], None]) -> None:
+        """Call it, not before ``due_ns``: a loop that counts in milliseconds is early by one, and nobody asks again."""
+        left_ns = due_ns - self._clock_ns()
+        if left_ns > 0:
+            self._loop.call_later(max(left_ns, _MOMENT_NS) / _NS_PER_S, self._call_at, due_ns, call)
+        else:
+            call()
 
     def _end(self, exchange: Exchange, error: ZerolayerError, *, broken: bool = False) -> None:
         held, _ = self._waiting.pop(exchange)

@@ -21,7 +21,12 @@ import msgspec
 PATIENCE_NS: Final = 20_000_000
 SILENCE_NS: Final = 5_000_000
 """Within which another one of those who came along has usually said something, while all of them need the cores."""
-_PAUSE_S: Final = 0.0005  # between two looks for such a client
+_PAUSE_S: Final = 0.001
+"""Between two looks for such a client, unless it speaks before; uvloop counts in milliseconds, and half of one is none.
+
+A loop that does not pause keeps the core on which the kernel has woken it, and that is often the very one that such a
+client needs to go on.
+"""
 _UNKNOWN: Final = -1  # how many have come is not known before the loop has looked
 
 CallSoon = Callable[[Callable[[], None]], object]
