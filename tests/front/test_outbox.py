@@ -202,7 +202,7 @@ def test_streams_whose_clients_read_late_come_whole_and_in_order(serve):
 
 
 def test_of_many_streams_the_one_whose_client_never_reads_is_cut(serve):
-    limits = ConnectionLimits(unsent_bytes=1_000_000)
+    limits = ConnectionLimits(unsent_bytes=65_536)
     service = serve(slots=2, slot_tokens=65_536, step_us=0, limits=limits, section={"max_tokens": 60_000})
     service.hold_steps()
     with service.connect() as reads, socket.socket() as never:
