@@ -311,15 +311,17 @@ class Calendar {
   }
 
   // A free slot that is done when what is booked in it must begin at the latest, and that nobody waits for who starts before `turn_ns`; or -1.
+  // What is booked in slots for all does not count on reserved ones.
   int suitable(Ns typical, Ns end, const Terms& terms, Ns turn_ns) const {
     const auto next_ns = [&](int slot) { return agenda_.chains[slot].empty() ? kNever : agenda_.chains[slot][0]->start_ns; };
-    int last = -1;
+    int last = -1, kept = -1;
     for (auto slot = free_.rbegin(); slot != free_.rend(); slot++) {
       if (*slot < first_for(terms) || agenda_.behind[*slot] < end) continue;
+      if (*slot < reserved && next_ns(*slot) >= typical) kept = *slot;
       if (last < 0 || next_ns(*slot) > next_ns(last)) last = *slot;
     }
     if (last < 0 || agenda_.booked.empty()) return last;
-    return is_spare(bounds_.typical_ends(reserved), typical, agenda_.booked, turn_ns) ? last : -1;
+    return is_spare(bounds_.typical_ends(reserved), typical, agenda_.booked, turn_ns) ? last : kept;
   }
 
   // The slot in which something booked can start as what follows in its own one, or -1.

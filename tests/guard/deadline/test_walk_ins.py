@@ -137,6 +137,19 @@ def test_a_slot_in_which_somebody_is_booked_soon_is_lent_where_another_one_comes
     assert (calendar.claim(work(1, 100, prices), terms) == 0) == lent
 
 
+@pytest.mark.parametrize("reserved", [1, 2])
+def test_who_is_urgent_has_a_reserved_slot_in_which_nobody_is_booked_whatever_is_in_others(reserved):
+    now, prices = 1_000 * MS, Prices(5 * MS, (0, 0), 0, 1.0, 5 * MS)
+    calendar = Calendar(2, lambda: now, lambda: prices, reserved=reserved)
+    urgent = Terms(now, 5_000 * MS, 250 * MS, 60_000 * MS, urgent=True)
+    for tokens in (200, 100):
+        calendar.confirm(calendar.claim(work(1, tokens, prices), urgent), work(1, tokens, prices))
+    booking = calendar.book(work(1, 100, prices), msgspec.structs.replace(urgent, urgent=reserved == 2))
+    assert booking.slot == 1
+    calendar.release(0)
+    assert calendar.claim(work(1, 300, prices), urgent) == 0
+
+
 @pytest.mark.parametrize("slots", [1, 4])
 def test_a_start_is_found_in_the_slot_of_who_has_just_gone(slots):
     """What it would have taken is nobody's any more, though its slot is not free before the next border."""

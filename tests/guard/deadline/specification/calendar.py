@@ -372,13 +372,15 @@ class Calendar:
     def _suitable(self, typical: int, end: int, terms: Terms, turn_ns: int) -> int:
         """A free slot that is done when what is booked in it must begin at the latest, and is not waited for; or -1.
 
-        That is, by nobody who starts before ``turn_ns``.
+        By nobody who starts before ``turn_ns``, that is. What is booked in slots for all counts on no reserved one.
         """
         agenda, first = self._agenda, 0 if terms.urgent else self.reserved
         in_time = [slot for slot in reversed(self._free) if slot >= first and agenda.behind[slot] >= end]
-        if not in_time or not is_spare(self._bounds.typical_ends(self.reserved), typical, agenda.booked, turn_ns):
-            return -1
-        return max(in_time, key=lambda slot: agenda.chains[slot][0].start_ns if agenda.chains[slot] else NEVER)
+        starts = {slot: agenda.chains[slot][0].start_ns if agenda.chains[slot] else NEVER for slot in in_time}
+        if starts and is_spare(self._bounds.typical_ends(self.reserved), typical, agenda.booked, turn_ns):
+            return max(starts, key=starts.__getitem__)
+        kept = [slot for slot, start in starts.items() if slot < self.reserved and start >= typical]
+        return kept[-1] if kept else -1
 
     def _take(self, slot: int, work: Work, terms: Terms, now: int, prices: Prices) -> None:
         if len(self._free) == self.slots:
