@@ -68,11 +68,11 @@ def test_whoever_lets_bookings_lapse_gets_no_ticket_any_more(serve):
 
 
 def test_starts_that_are_booked_for_one_sender_are_five_milliseconds_apart(serve):
-    service = serve(slots=8, step_us=100)
+    service = serve(slots=8, step_us=100, sections={"deadline": {"grace_ms": 2_000}})  # none lapses on a busy machine
     with ExitStack() as stack:
         _fill(service, stack, 8)
         for number in range(16):
             service.ask(chat(f"me {number}", FIRST, max_tokens=1))
         starts = service.on_loop(lambda: sorted(each.start_ns for each in service.server.slots.bookings))
-    assert len(starts) >= 4  # some may have lapsed on a busy machine
+    assert len(starts) >= 8
     assert min(later - earlier for earlier, later in pairwise(starts)) >= 5_000_000

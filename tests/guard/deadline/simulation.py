@@ -128,6 +128,20 @@ class Simulation:
             check()
         self.admission.sweep(self.now + 10**12)
 
+    def used(self, since_ns: int, until_ns: int) -> float:
+        """The share of all slots' time between these that they were taken; runs to the end."""
+        busy, total, before = 0, 0, self.now
+
+        def count() -> None:
+            nonlocal busy, total, before
+            elapsed, before = self.now - before, self.now
+            if since_ns < self.now < until_ns:
+                busy += elapsed * self.calendar.taken
+                total += elapsed * self.calendar.slots
+
+        self.run(count)
+        return busy / total
+
     @property
     def next_ns(self) -> int | None:
         """When something happens next."""

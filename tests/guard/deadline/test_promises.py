@@ -130,17 +130,7 @@ def test_under_overload_slots_hardly_rest_though_all_that_starts_is_booked(chunk
     for name in range(800):
         when += int(simulation.random.expovariate(1) * per_request / 1.5)
         simulation.arrive(Client(name, work(1, 64, prices), late_ns=2 * MS), when)
-    busy, total, before = 0, 0, simulation.now
-
-    def count() -> None:
-        nonlocal busy, total, before
-        elapsed, before = simulation.now - before, simulation.now
-        if 3_000 * MS < simulation.now < when:
-            busy += elapsed * simulation.calendar.taken
-            total += elapsed * 16
-
-    simulation.run(count)
-    assert busy / total >= used
+    assert simulation.used(3_000 * MS, when) >= used
 
 
 def test_an_early_stop_gives_its_time_to_whoever_comes_next():
