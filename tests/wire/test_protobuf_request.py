@@ -331,6 +331,7 @@ def test_a_damaged_request_is_refused_or_read_as_google_reads_it(data: st.DataOb
 @given(st.lists(st.binary(min_size=1, max_size=6).map(lambda raw: b"\x12" + raw), max_size=4))
 @example([b"\x12\x85\x00\x08\x02\x12\x01a"])
 @example([b"\x12\x05\x08\x02\x12\x81\x00"])
+@example([b"\x12\x09\x08\x01\xf0\x90\x80\x80\x30\x00\x00"])  # a field number beyond the last one
 def test_messages_of_odd_shapes_are_refused_or_read_as_google_reads_them(parts: list[bytes]) -> None:
     warm = decoder()
     warm.decode(encoded(messages=HELLO))

@@ -38,7 +38,7 @@ class Malformed(ValueError):
 
 
 def read_fields(
-    data: bytes, start: int, end: int, fields: Fields, repeated: AbstractSet[int], stop_tag: int = _MAX_TAG + 1
+    data: bytes, start: int, end: int, fields: Fields, repeated: AbstractSet[int], stop_tag: int = 1 << 64
 ) -> int:
     """Read fields from ``data[start:end]`` into ``fields`` up to the first tag of at least ``stop_tag``.
 
